@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The most f32 FMAs that threads do at once in 256-bit registers. bench/peers.py compiles this and
-// holds AVX2 kernels to it.
+// Measures the most f32 FMAs that threads do at one time in 256-bit registers. bench/peers.py
+// compiles this file and compares AVX2 kernels with the measurement.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -15,13 +15,13 @@ static void *multiply(void *turns) {
 #pragma clang loop unroll(full)
         for (int c = 0; c < CHAINS; c++) {
             sums[c] = __builtin_elementwise_fma(sums[c], x, x);
-            __asm__ volatile("" : "+x"(sums[c])); // nothing may be left out
+            __asm__ volatile("" : "+x"(sums[c])); // keeps the compiler from leaving FMAs out
         }
     return nullptr;
 }
 
-/** Another of the allowed processors than `home`, the `i`-th one; a thread left to the scheduler
- *  may share the caller's for as long as it lives. */
+/** Returns the `i`-th of the allowed processors without `home`. A thread that is left to the
+ *  scheduler may share the caller's processor for as long as it lives. */
 static cpu_set_t other_processor(cpu_set_t allowed, int home, int i) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -41,8 +41,8 @@ static int stay(void) {
     return home;
 }
 
-/** Runs `turns` of the chains on each of `threads` (at most 64) and gives the operations done: two
- *  an FMA. */
+/** Runs `turns` of the chains on each of `threads` (at most 64) and returns the operations done:
+ *  two for each FMA. */
 double fma_peak(int threads, long turns) {
     pthread_t others[64];
     cpu_set_t allowed;

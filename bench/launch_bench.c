@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call costs the host beyond the driver's own launch: rounds of qn_rmsnorm of one short row
-// and of an empty kernel launched through the CUDA driver take turns; microseconds a call, medians
-// of the rounds.
+// Measures what a call costs the host beyond the driver's own launch. Rounds of qn_rmsnorm of one
+// short row take turns with rounds of an empty kernel launched through the CUDA driver. Prints
+// microseconds a call, as medians of the rounds.
 //
 //   launch_bench [DEVICE]      default: cuda:0
 #include <quern/norm.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of tinygrad_emulator.py: c = a b, all [n][n] f32, by tiles of 16 x 16 through LDS; n a
-// multiple of 16.
+// The kernel of tinygrad_emulator.py: c = a b, all [n][n] f32, by tiles of 16 x 16 through LDS; n
+// is a multiple of 16.
 #include <stdint.h>
 
 #define GLOBAL __attribute__((address_space(1)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the simulator on one core, checks off: `name value unit` lines, or one JSON object with
-// --json.
+// Measures the speed of the simulator on one core, with checks off. Prints `name value unit` lines,
+// or one JSON object with --json.
 //
 //   sim_bench [--json] [PART]     only the lines whose name contains PART
 //
@@ -30,7 +30,7 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/** Calls a second of `run`, each of which does `count` units of work. */
+/** Returns the units of work a second of `run`, each call of which does `count` units. */
 static double rate(void (*run)(void *), void *state, double count) {
     double rates[REPEATS];
     for (double start = seconds(); seconds() - start < MIN_SECONDS;)
@@ -63,7 +63,8 @@ static void report(const char *name, double value, const char *unit) {
 
 // ---- matrix instructions
 
-/** How inputs are quantised: bits of the element, of its fraction, exponent bias; 0: integers. */
+/** How inputs are quantised: the bits of the element, the bits of its fraction, the exponent's
+ *  bias; 0: integers. */
 typedef struct element {
     int bits, fraction, bias;
 } element;
@@ -116,7 +117,7 @@ static uint64_t quantised(element t, double x) {
     return magnitude == 0 ? 0 : magnitude | (uint64_t)(x < 0) << (t.bits - 1);
 }
 
-/** Registers 0 to 63 hold inputs, the rest f32 of a few products' size. */
+/** Fills registers: 0 to 63 with inputs, the others with f32 of a few products' size. */
 static void fill(sim_wave *wave, element t) {
     for (int i = 0; i < C_REG * SIM_LANES; i++) {
         uint64_t x = 0;
@@ -322,7 +323,7 @@ static const vector_line vector_lines[] = {
 enum { VECTOR_BATCH = 1024, LDS_BYTES = 4096 };
 
 typedef struct vector_state {
-    uint32_t code[2 * VECTOR_BATCH + 1]; // the instruction again and again, s_endpgm
+    uint32_t code[2 * VECTOR_BATCH + 1]; // the instruction many times, then s_endpgm
     sim_text text;
     sim_dispatch dispatch;
     sim_workgroup group;
@@ -338,7 +339,8 @@ static void run_vector(void *arg) {
     sim_wave_run(&s->wave);
 }
 
-/** Registers hold floats near 1, except v1, whose lanes are LDS addresses. */
+/** Prepares a wave whose registers hold floats near 1, except v1, whose lanes are LDS
+ *  addresses. */
 static void prepare_wave(vector_state *s, const vector_line *line) {
     sim_wave *w = &s->wave;
     for (uint32_t i = 0; i < 16 * SIM_LANES; i++) {
@@ -383,7 +385,7 @@ static void bench_vector(const vector_line *line) {
 static const char usage[] = "usage: sim_bench [--json] [PART]\n"
                             "Speed of the simulator, of the lines whose name contains PART.\n";
 
-/** PART. */
+/** Reads the arguments; returns PART. */
 static const char *read_arguments(int argc, char **argv) {
     static const struct option options[] = {
         {"json", no_argument, nullptr, 'j'}, {"help", no_argument, nullptr, 'h'}, {}};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the simulated MI300X takes for one FP8 GEMM, by ways of simulating: `name value unit`
-// lines, or JSON.
+// Measures how long the simulated MI300X takes for one FP8 GEMM, by each way of simulating. Prints
+// `name value unit` lines, or JSON.
 //
 //   sim_gemm [--json] [--runs N] [M N K] [QUERN_SIM...]
 //
-// Each text given for QUERN_SIM is a process of its own, that multiplies through the public API:
-// e4m3fnuz by packed e4m3fnuz into bf16, normal data, 4096 x 2112 x 7168 where no size is given.
-// The time is the wall clock's, from the launch to the end, the median of N runs (default 3). Every
-// result is compared with the CPU's.
+// Each text for QUERN_SIM gets a process of its own, which multiplies through the public API:
+// e4m3fnuz by packed e4m3fnuz into bf16, normal data, 4096 x 2112 x 7168 if no size is given. The
+// time is that of the wall clock, from the launch to the end, the median of N runs (default 3).
+// Every result is compared with the CPU's.
 #include <quern/quern.h>
 
 #include <ctype.h>
@@ -82,14 +82,14 @@ static matrix *make2(const place *p, DLDataType dtype, int64_t rows, int64_t col
     return make(p, dtype, 2, (const int64_t[]){rows, cols});
 }
 
-/** A copy at `to`; the stream is that of the side which is a device. */
+/** Makes a copy at `to`; the stream is that of the side which is a device. */
 static matrix *copy_to(const place *to, qn_stream *stream, matrix *from) {
     matrix *x = make(to, from->t.dtype, from->t.ndim, from->shape);
     check(qn_copy(stream, &x->t, &from->t));
     return x;
 }
 
-/** Nearly normal: the sum of four uniform numbers. */
+/** Returns a nearly normal number: the sum of four uniform ones. */
 static float random_normal(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     const uint64_t x = *state >> 32;
@@ -98,7 +98,7 @@ static float random_normal(uint64_t *state) {
     return (float)(sum - 510) / 148;
 }
 
-/** Numbers in FP8 with their scales, blocks of block_rows x 128. */
+/** Makes numbers in FP8 and their scales, by blocks of block_rows x 128. */
 static void make_quantised(const place *cpu, matrix **q, matrix **scale, int64_t rows,
                            int64_t block_rows) {
     matrix *x = make2(cpu, f32, rows, k);
@@ -150,7 +150,7 @@ static problem pack(const place *p, const problem *host) {
 
 // ---- comparison
 
-/** The codes' magnitudes. No code is NaN. */
+/** Replaces codes by their magnitudes. No code is NaN. */
 static void remove_signs(const matrix *x) {
     for (int64_t i = 0; i < num_bytes(x); i++)
         ((uint8_t *)x->t.data)[i] &= 0x7f;
@@ -163,8 +163,8 @@ static float of_bf16(uint16_t bits) {
     return x;
 }
 
-/** The largest error beside its bound: two roundings to bf16, and twice k of f32 in the products'
- *  magnitude. */
+/** Returns the largest quotient of error and bound. The bound is two roundings to bf16, and twice k
+ *  roundings to f32 of the products' magnitude. */
 static double worst_error(const place *cpu, problem *host, const matrix *got) {
     double worst = 0;
     host->d = make2(cpu, f32, m, n);
@@ -207,7 +207,7 @@ static void report(const char *mode, bool is_first, double median, const char *k
     fflush(stdout);
 }
 
-/** In a process of its own: the simulator reads QUERN_SIM once. */
+/** Runs one way in a process of its own, because the simulator reads QUERN_SIM once. */
 static int run_mode(const char *mode, bool is_first) {
     setenv("QUERN_SIM", mode, 1);
     place cpu = open_place("cpu"), sim = open_place("sim:gfx942");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a process takes from nothing to the end of its first kernel on the simulated GPU: `name
-// value unit` lines.
+// Measures how long a process takes from its start to the end of its first kernel on the simulated
+// GPU. Prints `name value unit` lines.
 //
 //   sim_load [--json] LIBRARY OBJECT
 //
-// OBJECT is straight_gpu.c's, of 100 KB, of which the kernel executes every instruction once: the
+// OBJECT is straight_gpu.c's, of 100 KB. Its kernel executes every instruction once, which is the
 // worst case, since instructions are decoded when they are first reached. Each of RUNS processes
-// loads the library and the module, runs one wave, and runs it again; medians of the wall clock's
-// times. The lanes' results are compared with the host's.
+// loads the library and the module, runs one wave, and runs it again. Times are medians by the wall
+// clock. The lanes' results are compared with the host's.
 #include "../sim/hip/hip.h"
 #include "straight.h"
 
@@ -70,7 +70,7 @@ static void launch(hipFunction_t kernel, void *out) {
          "the launch failed");
 }
 
-/** One process's times, in milliseconds. */
+/** Measures one process's times, in milliseconds. */
 static void measure(const char *library, double times[NUM_PHASES]) {
     hipModule_t module;
     hipFunction_t kernel = nullptr;
@@ -95,7 +95,7 @@ static void measure(const char *library, double times[NUM_PHASES]) {
         times[i] = at[i + 1] - at[i];
 }
 
-/** The same in a process of its own. */
+/** Calls measure() in a process of its own. */
 static bool measure_cold(const char *library, double times[NUM_PHASES]) {
     int ends[2], status = 1;
     need(pipe(ends) == 0, "no pipe");

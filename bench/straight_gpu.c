@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of sim_load: all of straight.h's steps, unrolled.
+// The kernel of sim_load: all steps of straight.h, unrolled.
 #include "straight.h"
 
 __attribute__((amdgpu_kernel)) void straight(__attribute__((address_space(1))) uint32_t *out) {

@@ -19,7 +19,7 @@ static void check(qn_status status) {
     }
 }
 
-/** [1, HEADS, TOKENS, DIM] f32 in device memory with these numbers. */
+/** Sends numbers to device memory, as a tensor [1, HEADS, TOKENS, DIM] of f32. */
 static DLTensor send(qn_stream *stream, float *numbers) {
     static int64_t shape[] = {1, HEADS, TOKENS, DIM};
     DLTensor host = {numbers, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, shape, NULL, 0}, t = host;
@@ -49,8 +49,8 @@ int main(int argc, char **argv) {
     DLTensor q = send(stream, zeros), k = send(stream, zeros), v = send(stream, values),
              out = send(stream, zeros);
 
-    // Where sequences of 3, 4 and 5 tokens begin. On the host they are read at once; on the device
-    // they may lie as well.
+    // Where sequences of 3, 4 and 5 tokens begin. On the host these numbers are read at once; they
+    // may also lie on the device.
     int32_t begins[SEQUENCES + 1] = {0, 3, 7, TOKENS};
     int64_t entries = SEQUENCES + 1, bytes;
     DLTensor cu_seqlens = {begins, {kDLCPU, 0}, 1, {kDLInt, 32, 1}, &entries, NULL, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantises a row of numbers to FP8 on a device and says how far off it is. Run it, with quern
-// installed:
+// Quantises a row of numbers to FP8 on a device and prints how far off the result is. Run it, with
+// quern installed:
 //   cc -std=c11 hello.c $(pkg-config --cflags --libs quern) -lm -o hello && ./hello sim:gfx942
 #include <quern/quern.h>
 

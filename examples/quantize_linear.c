@@ -17,7 +17,7 @@ static void check(qn_status status) {
     }
 }
 
-/** A matrix in device memory; shape must live as long as it does. */
+/** Makes a matrix in device memory; shape must live as long as the matrix. */
 static DLTensor matrix(qn_device *device, uint8_t code, uint8_t bits, int64_t shape[2]) {
     DLTensor t = {NULL, qn_device_id(device), 2, {code, bits, 1}, shape, NULL, 0};
     check(qn_malloc(device, &t.data, shape[0] * shape[1] * bits / 8));
@@ -35,7 +35,7 @@ static void quantize(qn_stream *stream, DLTensor *q, DLTensor *scale, float *x,
     qn_free(qn_stream_device(stream), there.data);
 }
 
-/** DeepGEMM's measure of how unlike two results are: 1 - 2<x,y> / (<x,x> + <y,y>). */
+/** Returns DeepGEMM's measure of how unlike two results are: 1 - 2<x,y> / (<x,x> + <y,y>). */
 static double difference(const float *d, const float *a, const float *w) {
     double xy = 0, xx = 0, yy = 0;
     for (int m = 0; m < M; m++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_once DEVICE TYPE QUERIES KEYS HEADS KV_HEADS HEAD_DIM: one request, nothing masked,
-// once; for profiles. TYPE is of k and v: bf16, or e4m3fn, e4m3fnuz or e5m2 with scales; q and o
-// are bf16.
+// attention_once DEVICE TYPE QUERIES KEYS HEADS KV_HEADS HEAD_DIM: runs one request without masks
+// once, for profiles. TYPE is that of k and v: bf16, or e4m3fn, e4m3fnuz or e5m2 with scales; q and
+// o are bf16.
 #include <quern/quern.h>
 
 #include <stdio.h>
@@ -27,7 +27,8 @@ static int fail(void) {
 
 static const kind f32 = {"f32", {kDLFloat, 32, 1}, 0x3F800000, 1}; // ones
 
-/** A filled tensor [1, tokens, heads, head_dim]; its memory lasts as long as the process. */
+/** Makes a filled tensor [1, tokens, heads, head_dim], whose memory lasts as long as the
+ *  process. */
 static int make(DLTensor *t, qn_stream *stream, qn_device *device, const kind *k,
                 int64_t shape[4]) {
     const int64_t count = shape[1] * shape[2] * shape[3], bytes = count * k->dtype.bits / 8;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads with a stream each on one device append to caches of their own, plan, attend and merge at
-// the same time, and get the bits that one thread alone gets. ThreadSanitizer's build (make tsan)
-// looks for races meanwhile.
+// the same time, and get the bits that one thread alone gets. In ThreadSanitizer's build (make
+// tsan) the sanitizer looks for races meanwhile.
 #include <quern/quern.h>
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ typedef struct job {
     qn_device *device;
     int rounds;
     float o[ELEMENTS], lse[QUERIES * HEADS], want_o[ELEMENTS], want_lse[QUERIES * HEADS];
-    char error[256]; // "": every round gave what was wanted
+    char error[256]; // "": every round gave the right result
 } job;
 
 static int64_t bytes_of(const tensor *x) {
@@ -60,7 +60,7 @@ static qn_status copy(qn_stream *stream, tensor *device, void *host, bool to_hos
     return to_host ? qn_copy(stream, &other, &device->t) : qn_copy(stream, &device->t, &other);
 }
 
-/** Shape ends with -1; values null: zeros. */
+/** Makes a tensor. `shape` ends with -1; values null: zeros. */
 static qn_status make(work *w, tensor *x, DLDataType dtype, const int64_t *shape, void *values) {
     qn_device *device = qn_stream_device(w->stream);
     void *zeros = nullptr;
@@ -80,7 +80,7 @@ out:
 #define MAKE(x, dtype, values, ...)                                                                \
     TRY(make(w, x, dtype, (const int64_t[]){__VA_ARGS__, -1}, values))
 
-/** Values that repeat with no period of a head. */
+/** Makes a tensor of values whose period is not a head's. */
 static qn_status make_values(work *w, tensor *x, int64_t tokens, int64_t heads) {
     static const DLDataType f32 = {kDLFloat, 32, 1};
     float values[TOKENS * HEADS * DIM];
@@ -145,8 +145,8 @@ static void close_work(work *w) {
         qn_free(qn_stream_device(w->stream), all[i]->t.data);
 }
 
-/** Appends all tokens, attends to them, and merges the result with itself: o is the same, lse one
- *  more in base 2. */
+/** Appends all tokens, attends to them, and merges the result with itself, which leaves o as it is
+ *  and makes lse one more in base 2. */
 static qn_status run_once(work *w) {
     const qn_append_paged_kv_cache_args append = {.struct_size = sizeof append,
                                                   .k_cache = &w->k.t,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Edges of shapes that are the public functions' to take care of, on every device that can be
-// opened: no rows at all, sizes of 1 with strides that mean nothing, tensors that begin anywhere in
-// their memory. Results are exact.
+// Edges of shapes that the public functions handle, on every device that can be opened: no rows at
+// all, dimensions of 1 with meaningless strides, tensors that begin anywhere in their memory.
+// Results must be exact.
 #include <quern/quern.h>
 
 #include <setjmp.h>
@@ -13,12 +13,12 @@
 
 static const char *const specs[] = {"cpu",         "sim:gfx942", "sim:gfx950", "sim:gfx1151",
                                     "sim:gfx1201", "cuda:0",     "hip:0"};
-enum { MAX_DIMS = 4, ROOM = 1024, BEFORE = 20 }; // bytes: of a box, before its first element
+enum { MAX_DIMS = 4, ROOM = 1024, BEFORE = 20 }; // bytes of a box; bytes before its first element
 
 static qn_device *device;
 static qn_stream *stream;
 
-/** A tensor on the device; what stands in it is compared with a copy on the host. */
+/** A tensor on the device, whose content is compared with a copy on the host. */
 typedef struct box {
     DLTensor t;
     int64_t shape[MAX_DIMS], strides[MAX_DIMS];
@@ -42,7 +42,7 @@ static void move_all(box *b, bool to_device) {
         fail_msg("%s", qn_last_error());
 }
 
-/** A tensor of poison. */
+/** Makes a tensor of poison. */
 static void make(box *b, DLDataType dtype, int ndim, const int64_t *shape, const int64_t *strides) {
     memset(b, 0, sizeof *b);
     memset(b->host, 0xFF, ROOM);
@@ -75,7 +75,7 @@ static void put_i32(box *b, int at, int32_t v) {
     memcpy(b->host + BEFORE + 4 * at, &v, sizeof v);
 }
 
-/** Fetches a box: it must hold what the host has, byte by byte. Frees it. */
+/** Fetches a box, which must equal the host's copy byte by byte, and frees it. */
 static void check(box *b) {
     box got = *b;
     move_all(&got, false);
@@ -93,7 +93,7 @@ static void run(qn_status st) {
 
 static box x, y, w, out, scale, places;
 
-/** Sizes of 1 may have any stride. */
+/** Dimensions of 1 may have any stride. */
 static void test_norm(void) {
     make(&x, bf16, 2, LIST(1, 8), LIST(3, 1));
     make(&w, bf16, 1, LIST(8), LIST(1));
@@ -184,7 +184,7 @@ static void test_pack(void) {
     check(&x), check(&out);
 }
 
-/** A tensor without rows, and without memory. */
+/** Makes a tensor without rows and without memory. */
 static void make_none(box *b, DLDataType dtype, int ndim, const int64_t *shape) {
     memset(b, 0, sizeof *b);
     memcpy(b->shape, shape, (size_t)ndim * sizeof *shape);
@@ -192,7 +192,7 @@ static void make_none(box *b, DLDataType dtype, int ndim, const int64_t *shape) 
         (DLTensor){.device = qn_device_id(device), .ndim = ndim, .dtype = dtype, .shape = b->shape};
 }
 
-/** No rows, no tokens, no values: nothing happens, and it is no error. */
+/** Calls without rows, tokens or values do nothing, and are no error. */
 static void test_nothing(void) {
     make_none(&x, bf16, 2, LIST(0, 8));
     make_none(&y, bf16, 2, LIST(0, 8));

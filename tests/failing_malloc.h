@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of memory that runs out: malloc and kin, replaced for the whole program by functions
-// that count, fail where they are told to, and hand on to the C library's own. Not beside a
-// sanitizer, which has replaced them already.
+// For tests of memory that runs out: malloc and its like are replaced for the whole program by
+// functions that count, fail where they are told to, and call the C library's own. They do not work
+// beside a sanitizer, which has replaced malloc already.
 #ifndef TESTS_FAILING_MALLOC_H
 #define TESTS_FAILING_MALLOC_H
 
@@ -21,18 +21,18 @@ void *__libc_realloc(void *old, size_t bytes);
 void *__libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void *ptr);
 
-// Volatile, as the compiler takes it for granted that malloc and free change no variable.
+// Variables are volatile, as the compiler assumes that malloc and free change none.
 static thread_local volatile bool is_counting;
-static thread_local volatile bool for_good;     // all later ones fail, too
+static thread_local volatile bool for_good;     // all later allocations fail, too
 static thread_local volatile int64_t left;      // allocations until the one that fails
 static thread_local volatile int64_t num_alive; // allocated and not freed while counting
 
-// The same for all threads at once, which count nothing: >= 0: allocations until the one that
-// fails; below: it has failed.
+// These act on all threads at once, and do not count living allocations. left_anywhere >= 0:
+// allocations until the one that fails; below 0: it has failed.
 static volatile bool is_failing_anywhere, for_good_anywhere;
 static _Atomic int64_t left_anywhere;
 
-// Visible, so that strdup and its like use them as well.
+// The functions are visible, so that strdup and its like use them as well.
 #pragma GCC visibility push(default)
 void *malloc(size_t bytes);
 void *calloc(size_t count, size_t bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every op on a device agrees with its definition, on a simulated GPU under every check of the
-// simulator.
+// Checks that every op on a device agrees with its definition, on a simulated GPU under every check
+// of the simulator.
 //
 //   families_test SPEC
 //
@@ -69,7 +69,7 @@ int main(int count, char **arguments) {
         fprintf(stderr, "usage: families_test SPEC, such as cpu or sim:gfx942\n");
         return 2;
     }
-    setenv("QUERN_NO_JIT", "1", 1); // what ships is what is tested
+    setenv("QUERN_NO_JIT", "1", 1); // only images that ship are tested
     const struct CMUnitTest tests[] = {
         {.name = arguments[1], .test_func = test_device, .initial_state = arguments[1]}};
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row ops give the same bits whatever QUERN_NUM_THREADS is: each number of threads runs all of them
-// in a child, by the kernels that plain calls take and by those of processors without AVX-512, and
+// Row ops give equal bits whatever QUERN_NUM_THREADS is: for each number of threads a child runs
+// all of them, by the kernels that plain calls take and by those of processors without AVX-512, and
 // the results' hashes are compared.
 #define XXH_INLINE_ALL // first: the library does not export its own
 #include "../runtime/testing.h"
@@ -25,7 +25,7 @@ static qn_stream *stream;
 static const DLDataType f32 = {kDLFloat, 32, 1}, bf16 = {kDLBfloat, 16, 1}, i32 = {kDLInt, 32, 1},
                         fp8 = {kDLFloat8_e4m3fn, 8, 1};
 
-/** Zeros; a dimension of 0 ends the shape. */
+/** Makes a tensor of zeros; a dimension of 0 ends the shape. */
 static DLTensor *make(box *b, DLDataType dtype, int64_t d0, int64_t d1, int64_t d2) {
     memset(b, 0, sizeof *b);
     b->shape[0] = d0, b->shape[1] = d1, b->shape[2] = d2;
@@ -39,7 +39,7 @@ static DLTensor *make(box *b, DLDataType dtype, int64_t d0, int64_t d1, int64_t 
     return &b->t;
 }
 
-/** bf16 from 0.5 up to 2, either sign. */
+/** Makes a tensor of bf16 from 0.5 up to 2, of either sign. */
 static DLTensor *make_values(box *b, int64_t d0, int64_t d1, int64_t d2) {
     uint32_t random = 1;
     make(b, bf16, d0, d1, d2);
@@ -145,7 +145,8 @@ static const struct {
 };
 enum { NUM_CALLS = sizeof calls / sizeof *calls };
 
-/** In a child: the hash of each call's results into memory shared with the parent. */
+/** Runs in a child, and writes the hash of each call's results to memory shared with the
+ *  parent. */
 static void hash_all(void *context) {
     box *const results[] = {&out, &x, &y, &scale};
     uint64_t *hashes = context;

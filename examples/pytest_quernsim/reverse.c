@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel to test: it reverses the numbers of each workgroup. With -DNO_BARRIER it is wrong.
 //
-// Plain C, as clang's own header is all that it needs. hipcc --genco makes such a file of a HIP
-// kernel.
+// The kernel is plain C, as clang's own header is all that it needs. hipcc --genco makes such a
+// file of a HIP kernel.
 #include <gpuintrin.h>
 
 enum { COUNT = 256 }; // work-items of a workgroup

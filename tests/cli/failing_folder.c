@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For LD_PRELOAD: the folder UNREADABLE can be opened, but not read, as on a failing disk; and what
-// has UNOPENABLE in its path can be made, but not opened, as when descriptors run out.
+// For LD_PRELOAD: the folder UNREADABLE can be opened but not read, as on a failing disk; and files
+// and folders with UNOPENABLE in their path can be made but not opened, as when descriptors run
+// out.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

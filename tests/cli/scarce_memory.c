@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For LD_PRELOAD: one allocation of a process fails, the SCARCE_AT-th (from 0; none if unset), or
-// with SCARCE_ON all from then on. How many there were is written to the file SCARCE_COUNT. The
-// process's own children are left alone.
+// with SCARCE_ON all from that one on. The number of allocations is written to the file
+// SCARCE_COUNT. The process's children are left alone.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ __attribute__((destructor)) static void end(void) {
         _exit(99);
 }
 
-/** What counts ends with the program. */
+/** Ends the count, as the program is replaced. */
 int execvp(const char *file, char *const argv[]) {
     end();
     is_watching = 0;

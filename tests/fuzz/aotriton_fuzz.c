@@ -23,11 +23,11 @@ enum {
     SEED,
     OFFSET,
     ENCODED,
-    WORKSPACE, // the last to be made: its size is told
+    WORKSPACE, // made last, as a call tells its size
     COUNT
 };
 
-/** A given tensor of the array t. */
+/** The tensor of the array t that the call is given. */
 #define T(i) given(&t[i])
 
 typedef struct attention_sizes {
@@ -53,7 +53,7 @@ static attention_sizes take_sizes(input *in, bool is_ragged) {
     return s;
 }
 
-/** Numbers are of one element, in one dimension or in none. */
+/** Makes a number: a tensor of one element, with one dimension or none. */
 static void set_number(tensor *x, input *in) {
     static const DLDataType u64 = {kDLUInt, 64, 1};
     set_tensor(x, take_bool(in) ? i64 : u64, (int)take(in, 2), (const int64_t[]){1});
@@ -95,7 +95,7 @@ static attention_scalars take_scalars(const tensor *t, input *in) {
     return a;
 }
 
-/** As large as was told, or nearly. */
+/** Makes the workspace as large as the call told, or nearly. */
 static void set_workspace(tensor *t, qn_status st, int64_t bytes, input *in) {
     if (st == QN_OK && bytes < 0)
         abort();
@@ -105,7 +105,7 @@ static void set_workspace(tensor *t, qn_status st, int64_t bytes, input *in) {
         change_tensor(&t[WORKSPACE], in);
 }
 
-/** malloc aligns by 16, as workspaces need it. */
+/** Gives the workspace memory; malloc aligns by 16, as workspaces need. */
 static void give_workspace(tensor *t, input *in) {
     give_memory(&t[WORKSPACE], in);
     if (take(in, 32) == 31)
@@ -121,7 +121,8 @@ static void bound_work(tensor *t) {
         t[Q].is_there = false;
 }
 
-/** Only dropout looks at its numbers, and nobody at a workspace that is not needed. */
+/** Leaves out tensors that the call does not look at: dropout's numbers without dropout, and a
+ *  workspace that is not needed. */
 static void leave_out(tensor *t, bool drops, int64_t bytes) {
     const int numbers[] = {SEED, OFFSET, SEED_OUTPUT, OFFSET_OUTPUT};
     for (int i = 0; i < 4 && !drops; i++)
@@ -153,7 +154,7 @@ static void fuzz_dense(input *in) {
     free_tensors(t, COUNT);
 }
 
-/** Rising to `tokens` at most; the longest sequence. */
+/** Writes begins that rise to `tokens` at most. Returns the longest sequence. */
 static int32_t put_begins(tensor *x, int64_t count, int64_t tokens, input *in) {
     int64_t longest = 0;
     for (int64_t i = 0, at = 0, last = 0; i < count; i++) {
@@ -203,7 +204,7 @@ static void fuzz_dropout(input *in) {
     set_number(&t[OFFSET], in);
     change_tensors(t, WORKSPACE, in);
     for (int i = 0; i < WORKSPACE;
-         i++) // apart: what numbers are after r was written over them is not said
+         i++) // kept apart: nothing is promised of numbers that r was written over
         give_memory(&t[i], in);
     const uint64_t seed = (uint64_t)take_wild(in), offset = (uint64_t)take_wild(in);
     switch (take(in, 3)) {

@@ -9,7 +9,8 @@
 #include <quern/quern.h>
 
 enum { MAX_BATCHES = 4 };
-constexpr double max_work = 0x1p27; // of elements of q and k together: a call within a second
+constexpr double max_work = 0x1p27; // products of elements of q and k: a call takes less than a
+                                    // second
 enum {
     O,
     LSE,
@@ -29,7 +30,7 @@ typedef struct problem {
     qn_attention_plan_args plan_args;
     qn_attention_args args;
     tensor tensors[NUM_TENSORS];
-    uint64_t *plan; // aligned as plans need it
+    uint64_t *plan; // aligned as plans need
     int64_t plan_bytes, workspace_bytes;
     int64_t heads, kv_heads, dim, dim_vo, q_tokens, kv_tokens, batches, page_size, pages;
     bool is_ragged_q, is_ragged_kv, has_plan;
@@ -72,7 +73,7 @@ static void make_sizes(problem *p, input *in) {
     p->kv_tokens = take(in, 4) ? take(in, 24) : 2 * (int64_t)take(in, 256);
 }
 
-/** The plan's arrays, each of exactly its length, and its numbers. */
+/** Makes the plan's arrays, each of exactly its length, and its numbers. */
 static void make_plan_args(problem *p, input *in) {
     static const int64_t chunks[] = {0, 0, -1, 1, 3, 16, 64, 100};
     qn_attention_plan_args *a = &p->plan_args;
@@ -118,7 +119,7 @@ static void change_plan_args(problem *p, input *in) {
         a->struct_size = take(in, 8);
 }
 
-/** The plan, where it is not too large; sizes are told the same twice. */
+/** Makes the plan if it is not too large; both calls must tell equal sizes. */
 static void make_plan(problem *p) {
     int64_t bytes = 0, workspace_bytes = 0;
     if (qn_attention_plan(nullptr, &bytes, &workspace_bytes, &p->plan_args) != QN_OK) {
@@ -159,7 +160,7 @@ static void change_plan(problem *p, input *in) {
     case 4:
         *word = take(in, 256);
         break;
-    default: // cut off, memory and all
+    default: // the plan and its memory are cut off
         p->plan_bytes = (take(in, 256) * 256 + take(in, 256)) % (p->plan_bytes + 1);
         p->plan = realloc(p->plan, (size_t)p->plan_bytes + !p->plan_bytes);
     }
@@ -243,7 +244,7 @@ static void change_args(problem *p, input *in) {
 
 // ---- the call
 
-/** No more work than a run is to take: tensors with strides of 0 are as large as they like. */
+/** Bounds the work of a run, as tensors with strides of 0 may be of any size. */
 static void bound_work(problem *p) {
     const tensor *q = &p->tensors[Q], *k = &p->tensors[K];
     double work = 1;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any instructions, executed on any target with checks on or off, end, fault or
-// run into the limit, and never leave the guest's memory.
+// libFuzzer target: any instructions, executed on any target with checks on or off, must end, fault
+// or run into the limit, and never leave the guest's memory.
 //
-// The first bytes choose the launch. The rest is code as it is, or records from which instructions
-// are made that the decoder knows, so that a stream gets further than its first unknown word.
-// s[0:1] points to memory full of pointers to itself, and a prologue loads some of them, so that
-// loads and stores find something.
+// The first bytes choose the launch. The other bytes are code as it is, or records from which
+// instructions are made that the decoder knows, so that a stream gets further than its first
+// unknown word. s[0:1] points to memory full of pointers to itself, and a prologue loads some of
+// them, so that loads and stores hit memory.
 #include "../../sim/isa/encodings.h"
 #include "../../sim/isa/isa.h"
 #include "../../sim/look/hooks.h"
@@ -32,7 +32,7 @@ enum {
     SLACK = 16,
 };
 
-/** How to launch. */
+/** How the code is launched. */
 typedef struct header {
     uint8_t chip, flags, checks, scratch, float_mode, threads, lds, registers;
 } header;
@@ -43,7 +43,7 @@ enum {
     SMALL_SCRATCH = 4,
     PRIVATE_BUFFER = 8,
     CHECKED = 16,
-    TRACED = 32, // every wave, and its counters for a profile
+    TRACED = 32, // every wave is traced, and counted for a profile
     FAST_MATRIX = 64,
     MANY_GROUPS = 128
 };
@@ -66,8 +66,9 @@ static void fill(sim_memory *memory, uint64_t base) {
     }
 }
 
-/** Registers that there surely are, even ones, memory operands that the prologue has made: the more
- *  of a record's words is left as it is, the less likely they are an instruction. */
+/** Makes operands likely to be valid: registers that surely exist, even registers, memory operands
+ *  that the prologue has made. The more of a record's words stay as they are, the less likely they
+ *  are an instruction. */
 static void tame(unsigned how, uint32_t word[4]) {
     word[0] &= how & 1 ? 0xffff1f1f : 0xffffffff;
     word[1] &= how & 2 ? 0x1f1e1e1e : 0xffffffff;
@@ -78,7 +79,7 @@ static void tame(unsigned how, uint32_t word[4]) {
         word[1] = (word[1] & 0x18020607u) | 0x04020100u;
 }
 
-/** The instruction that a record means; its size, 0 if there is none. */
+/** Makes the instruction that a record means. Returns its size, 0 if there is none. */
 static size_t make_inst(const sim_chip *chip, bool wave64, const uint8_t *record,
                         uint32_t word[4]) {
     const unsigned family = chip->gfx_major == 9 ? GFX9 : chip->gfx_major == 11 ? GFX11 : GFX12;
@@ -100,7 +101,7 @@ static size_t make_inst(const sim_chip *chip, bool wave64, const uint8_t *record
     return inst.bytes;
 }
 
-/** The code of a launch, with SLACK bytes behind it. */
+/** Makes the code of a launch, with SLACK bytes behind it. */
 static uint8_t *make_code(const sim_chip *chip, const header *h, bool wave64, const uint8_t *data,
                           size_t size, size_t *code_bytes) {
     const size_t records = size / RECORD_BYTES < MAX_RECORDS ? size / RECORD_BYTES : MAX_RECORDS;
@@ -123,7 +124,8 @@ static uint8_t *make_code(const sim_chip *chip, const header *h, bool wave64, co
     return code;
 }
 
-/** A launch that is followed; the trace goes nowhere, the profile's file away. */
+/** Runs a launch with trace and profile; the trace goes nowhere, and the profile's file is
+ *  removed. */
 static void run_traced(sim_dispatch *dispatch) {
     char error[512];
     sim_look_options options = {
@@ -143,7 +145,7 @@ static void launch(sim_memory *memory, uint64_t base, const header *h, sim_text 
                          .entry = text->start,
                          .scratch_bytes = h->flags & SMALL_SCRATCH ? h->scratch : h->scratch * 64u,
                          .rsrc1 = (h->registers & 63) | (uint32_t)h->float_mode << 12,
-                         .rsrc2 = 0x1380 | (is_buffer ? 6u : 2u) << 1, // and workgroup ids
+                         .rsrc2 = 0x1380 | (is_buffer ? 6u : 2u) << 1, // and the workgroup's ids
                          .rsrc3 = h->registers & 63,
                          .wave32 = h->flags & WAVE32,
                          .properties = KERNARG | (is_buffer ? BUFFER : 0)};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers of ops share: numbers and tensors made out of the input's bytes, memory of
-// exactly what a tensor's shape and strides name, so that AddressSanitizer sees all that goes
-// outside, and what a call may have changed of it.
+// What the fuzzers of ops share: numbers and tensors made from the input's bytes; memory of exactly
+// the bytes that a tensor's shape and strides name, so that AddressSanitizer sees every access
+// outside; and the check of what a call may have changed.
 //
 // A fuzzer sets an array of tensors to a valid problem, lets the bytes change some
-// (change_tensors), gives them memory (give_memories), calls, and has the outcome looked at
-// (check_call).
+// (change_tensors), gives the tensors memory (give_memories), calls the function, and checks the
+// outcome (check_call).
 #ifndef FUZZ_TENSORS_H
 #define FUZZ_TENSORS_H
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerInitialize(int *argc, char ***argv); // here; each fuzzer has the next
+int LLVMFuzzerInitialize(int *argc, char ***argv); // defined here; each fuzzer defines the next
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_NDIM = 8, MAX_BYTES = 1 << 16, MAX_ELEMENTS = 1 << 18 };
@@ -26,7 +26,7 @@ static const DLDataType f32 = {kDLFloat, 32, 1}, f16 = {kDLFloat, 16, 1}, bf16 =
 static qn_stream *stream;
 static uint64_t cpu_features;
 
-/** Opens the CPU. With QUERN_VALIDATE, since index tensors' contents come from the input's bytes,
+/** Opens the CPU, with QUERN_VALIDATE, since index tensors' contents come from the input's bytes,
  *  too. */
 int LLVMFuzzerInitialize(int *, char ***) {
     qn_device *cpu = nullptr;
@@ -52,10 +52,10 @@ static inline bool take_bool(input *in) {
     return take(in, 2);
 }
 
-/** One of a list. */
+/** Takes one entry of a list. */
 #define TAKE_ONE(in, list) (list)[take(in, sizeof(list) / sizeof *(list))]
 
-/** A number that somebody might get wrong, or any. */
+/** Takes a number that code may get wrong, or any number. */
 static inline int64_t take_wild(input *in) {
     static const int64_t wild[] = {0,
                                    1,
@@ -87,7 +87,7 @@ static inline int64_t take_wild(input *in) {
     return value;
 }
 
-/** A number that is right, or now and then one beside it, or any. */
+/** Takes the right number, or now and then a neighbour of it, or any number. */
 static inline int64_t take_mostly(input *in, int64_t right) {
     const uint32_t which = take(in, 64);
     return which == 63 ? take_wild(in) : which == 62 ? right + 1 : which == 61 ? right - 1 : right;
@@ -133,7 +133,7 @@ static inline DLDataType take_dtype(input *in) {
     return TAKE_ONE(in, types);
 }
 
-/** What most ops compute with. */
+/** Takes a dtype that most ops compute with. */
 static inline DLDataType take_float_dtype(input *in) {
     const DLDataType types[] = {bf16, f16, f32};
     return TAKE_ONE(in, types);
@@ -147,14 +147,14 @@ static inline DLDataType take_fp8_dtype(input *in) {
     return TAKE_ONE(in, types);
 }
 
-/** Sizes where kernels change what they do. */
+/** Takes a size where kernels change what they do. */
 static inline int64_t take_size(input *in) {
     static const int16_t sizes[] = {1,  2,  3,   4,   8,   15,  16,  17,  32,
                                     48, 64, 100, 127, 128, 129, 200, 256, 260};
     return TAKE_ONE(in, sizes);
 }
 
-/** The kernels of a CPU of fewer instructions, or of this one. */
+/** Chooses the kernels of a CPU of fewer instructions, or of this one. */
 static inline void take_cpu(input *in) {
     const uint64_t left_out[] = {0, QNI_F(AVX512_BF16), QNI_F(AVX512_BF16) | QNI_F(AVX512),
                                  QNI_F(AVX512_BF16) | QNI_F(AVX512) | QNI_F(AVX2)};
@@ -163,14 +163,14 @@ static inline void take_cpu(input *in) {
 
 // ---- tensors
 
-/** A tensor; its memory is made at last, when its shape is known. */
+/** A tensor; its memory is made last, when its shape is known. */
 typedef struct tensor {
     DLTensor t;
     int64_t shape[MAX_NDIM], strides[MAX_NDIM];
-    int64_t *given_shape, *given_strides; // what the callee sees: of ndim entries
+    int64_t *given_shape, *given_strides; // the arrays of ndim entries that the callee sees
     uint8_t *memory, *copy;
     int64_t bytes;
-    struct tensor *home;   // in whose memory it lies
+    struct tensor *home;   // the tensor in whose memory this one lies
     struct tensor *source; // an input whose memory this output may be
     bool is_there, is_written;
     bool is_given; // the call takes it
@@ -195,14 +195,14 @@ static inline void set_tensor(tensor *x, DLDataType dtype, int ndim, const int64
                (int64_t[]){__VA_ARGS__})
 #define SET_WRITTEN(x, dtype, ...) (SET(x, dtype, __VA_ARGS__), (void)((x)->is_written = true))
 
-/** What a call is given for it. */
+/** Returns what a call is given for the tensor. */
 static inline DLTensor *given(tensor *x) {
     x->is_given = x->is_there;
     return x->is_there ? &x->t : nullptr;
 }
 
-/** New strides in this order of dimensions, the last one's elements next to each other, with a gap
- *  behind those of `at`. */
+/** Sets strides for an order of dimensions: the last dimension's elements lie side by side, and
+ *  there is a gap behind those of `at`. */
 static inline void spread(tensor *x, const int *order, int at, int64_t gap) {
     int64_t step = 1;
     for (int i = x->t.ndim - 1; i >= 0; i--) {
@@ -274,20 +274,21 @@ static inline void change_tensors(tensor *tensors, uint32_t count, input *in) {
         change_tensor(&tensors[take(in, count)], in);
 }
 
-// ---- their memory
+// ---- the tensors' memory
 
 static inline int64_t bytes_of_element(const DLTensor *t) {
     return (t->dtype.bits * t->dtype.lanes + 7) / 8;
 }
 
-/** Far more than there is room for stays that, and can be multiplied. */
+/** Clamps a value to a bound that is still far more than there is room for, and that can be
+ *  multiplied. */
 static inline __int128 clamp(__int128 value) {
     constexpr __int128 most = 1ll << 40;
     return value > most ? most : value < -most ? -most : value;
 }
 
-/** Bytes from the first element down to the lowest and up behind the highest one. False: more than
- *  there is room for. */
+/** Finds the bytes from the first element down to the lowest, and up behind the highest one.
+ *  Returns false if they are more than there is room for. */
 static inline bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
     const int64_t size = bytes_of_element(t);
     __int128 down = 0, up = size, stride = 1, elements = 1;
@@ -307,7 +308,8 @@ static inline bool get_reach(const DLTensor *t, int64_t *low, int64_t *high) {
                         up <= MAX_BYTES);
 }
 
-/** `count` entries and no more, so that reading on is seen. Zeros if there are none to copy. */
+/** Copies `count` entries and no more, so that reading past them is seen. Entries are zeros if
+ *  `from` is null. */
 static inline int64_t *copy_of(const int64_t *from, int32_t count) {
     int64_t *to = calloc(count > 0 && count <= 64 ? (size_t)count : 0, sizeof *to);
     if (!to)
@@ -317,8 +319,8 @@ static inline int64_t *copy_of(const int64_t *from, int32_t count) {
     return to;
 }
 
-/** Memory of exactly the tensor's reach, of any bytes; none where it reaches too far, which is to
- *  be refused. */
+/** Gives a tensor memory of exactly its reach, with any bytes; none if it reaches too far, which
+ *  the call must refuse. */
 static inline void give_memory(tensor *x, input *in) {
     int64_t low, high;
     if (!x->is_there)
@@ -346,7 +348,7 @@ static inline void give_memory(tensor *x, input *in) {
         x->t.strides = x->given_strides = copy_of(x->strides, x->t.ndim);
 }
 
-/** Lays x upon y, its lowest byte `shift` behind y's, where there is room. */
+/** Lays x upon y, x's lowest byte `shift` behind y's, if there is room. */
 static inline void lay_upon(tensor *x, tensor *y, int64_t shift) {
     if (x == y || x->home != x || y->home != y || x->bytes + shift > y->bytes)
         return;
@@ -355,7 +357,7 @@ static inline void lay_upon(tensor *x, tensor *y, int64_t shift) {
     x->home = y;
 }
 
-/** Memory for all; sometimes one lies upon another. */
+/** Gives all tensors memory; sometimes one lies upon another. */
 static inline void give_memories(tensor *tensors, uint32_t count, input *in) {
     for (uint32_t i = 0; i < count; i++)
         give_memory(&tensors[i], in);
@@ -368,7 +370,8 @@ static inline void give_memories(tensor *tensors, uint32_t count, input *in) {
             lay_upon(&tensors[i], tensors[i].source, 0);
 }
 
-/** Writes one element of a vector, if it is there: for what an op looks at before it runs. */
+/** Writes one element of a vector, if the element exists, for numbers that an op checks before it
+ *  runs. */
 static inline void put(tensor *x, int64_t i, const void *value, int64_t bytes) {
     const int64_t stride = x->t.strides ? x->strides[0] : 1;
     if (x->home != x || x->t.ndim != 1 || !x->t.shape || i >= x->shape[0] ||
@@ -383,7 +386,7 @@ static inline void put_i32(tensor *x, int64_t i, int64_t value) {
     put(x, i, &(int32_t){(int32_t)value}, sizeof(int32_t));
 }
 
-/** A scale that results can be divided by, mostly. */
+/** Writes a scale that results can be divided by, mostly. */
 static inline void put_scale(tensor *x, input *in) {
     const float scale = take(in, 8) == 7 ? take_float(in) : 0.25f;
     put(x, 0, &scale, sizeof scale);
@@ -405,7 +408,8 @@ static inline void free_tensors(tensor *tensors, uint32_t count) {
     abort();
 }
 
-/** Marks the bytes of dimension `dim` and those behind it, from the element at `at` on. */
+/** Marks the bytes of dimension `dim` and the dimensions behind it, from the element at `at`
+ *  on. */
 static inline void mark(const DLTensor *t, int dim, uint8_t *at, uint8_t bit) {
     const int64_t size = bytes_of_element(t);
     if (dim == t->ndim) {
@@ -422,8 +426,8 @@ static inline bool is_in_place(const tensor *x, const tensor *out) {
            qni_is_same_memory(&out->t, &x->t);
 }
 
-/** What may have changed in `home` after a call that ended well: the elements of one tensor that is
- *  written, and of none that is read. */
+/** Checks what has changed in `home` after a call that succeeded: only elements of outputs may
+ *  have, and none of a tensor that is read. */
 static inline void check_memory(const char *op, const tensor *home, const tensor *tensors,
                                 uint32_t count) {
     static uint8_t marks[MAX_BYTES + 1];
@@ -450,7 +454,8 @@ static inline void check_memory(const char *op, const tensor *home, const tensor
                  home - tensors);
 }
 
-/** The call ended well, or with a message that begins with its name, and nothing written. */
+/** Checks that the call succeeded, or failed with a message that begins with the call's name, and
+ *  wrote nothing. */
 static inline void check_call(const char *op, qn_status st, const tensor *tensors, uint32_t count) {
     const char *said = qn_last_error();
     const size_t length = strlen(op);

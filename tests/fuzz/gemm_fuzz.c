@@ -36,8 +36,8 @@ static gemm_sizes take_sizes(input *in) {
     return s;
 }
 
-/** Rows by columns; with groups where the form has them. Column-major now and then, where that may
- *  be. */
+/** Sets a matrix of rows by columns, with groups if the form has them, and column-major now and
+ *  then if that is allowed. */
 static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows, int64_t columns,
                        bool is_turned) {
     const int64_t shape[] = {groups, rows, columns};
@@ -71,7 +71,7 @@ static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     t[D].is_written = true;
 }
 
-/** Tells how large packed weights are; their memory is there before them. */
+/** Sets the shape of packed weights, which have memory before they are packed. */
 static void set_packed(tensor *t, input *in) {
     int64_t shape[3];
     DLDataType dtype;
@@ -129,7 +129,7 @@ static void fuzz_gemm(input *in) {
     tensor t[COUNT] = {};
     const gemm_sizes s = take_sizes(in);
     set_problem(t, &s, in);
-    if (s.is_packed) { // any bytes are weights
+    if (s.is_packed) { // any bytes are valid weights
         set_packed(t, in);
         t[B] = t[PACKED];
         t[B].t.shape = t[B].shape, t[B].t.strides = t[B].strides;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: the library's own reader of code objects, and its judge of waits, on arbitrary bytes.
+// libFuzzer target: the library's own reader of code objects, and its check of waits, on arbitrary
+// bytes.
 // Fuzzes: runtime/image/object.c runtime/image/waits.c runtime/error.c
 #include "../../runtime/image/object.h"
 

@@ -8,7 +8,7 @@
 
 #include <quern/quern.h>
 
-/** A given tensor of the array t. */
+/** The tensor of the array t that the call is given. */
 #define T(i) given(&t[i])
 #define CALL(name, ...) check_call(#name, qn_##name(stream, __VA_ARGS__), t, COUNT)
 
@@ -58,8 +58,8 @@ static void set_paged(tensor *t, const cache_sizes *s) {
     SET(&t[LAST_PAGE_LEN], i32, s->batches);
 }
 
-/** Every sequence has a page or more, as far as pages go; tokens go to the first of one's
- *  places. */
+/** Gives every sequence a page or more, as far as pages last. A token goes to one of the first
+ *  places of a sequence. */
 static void put_paged(tensor *t, const cache_sizes *s, input *in) {
     const int64_t each = s->pages / s->batches, room = each * s->page_size;
     for (int64_t i = 0; i < s->n; i++) {
@@ -308,7 +308,7 @@ static void fuzz_copy(input *in) {
     set_tensor(&t[SRC], dtype, ndim, shape);
     t[DST].is_written = true;
     change_tensors(t, COUNT, in);
-    for (int i = 0; i < COUNT; i++) // apart: what a copy over itself gives is not said
+    for (int i = 0; i < COUNT; i++) // kept apart: nothing is promised of a copy over itself
         give_memory(&t[i], in);
     CALL(copy, T(DST), T(SRC));
     free_tensors(t, COUNT);

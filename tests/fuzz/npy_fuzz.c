@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The .npy reader on arbitrary bytes: what it accepts lies inside the file, and a refusal says why.
+// The .npy reader on arbitrary bytes: data that it accepts lie inside the file, and a refusal says
+// why.
 // Fuzzes: cli/checkpoint/npy.c cli/file.c cli/map.c cli/temp.c cli/error.c cli/output.c
 #include "../../cli/checkpoint/npy.h"
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a code object or bundle give a status, and what is loaded can be
-// launched: its kernels end, fault or run into the limit, and never leave the guest's memory.
+// libFuzzer target: any bytes as a code object or bundle must give a status, and an object that
+// loads can be launched: its kernels must end, fault or run into the limit, and never leave the
+// guest's memory.
 //
 // The last bytes choose the launch, so that seeds are code objects as compilers and bundlers make
-// them. All is done through the HIP API, as programs do it; only loading takes a size, which HIP's
-// does not.
+// them. Everything goes through the HIP API, as in programs; only loading takes a size, which HIP's
+// call does not.
 #include "../../sim/hip/runtime.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { BUFFER_BYTES = 60000, ARGS_BYTES = 1024, MAX_KERNELS = 1 };
 
-/** How to launch. */
+/** How kernels are launched. */
 typedef struct trailer {
     uint8_t arch, grid, threads, lds, kernel, is_checked;
 } trailer;
@@ -25,8 +26,7 @@ static void configure(const char *options) {
         abort();
 }
 
-/** One device of each kind; kernels may execute 2000 instructions, and the program's arguments are
- *  what the fuzzer's standard error must not be full of. */
+/** Opens one device of each kind, whose kernels may execute 2000 instructions. */
 static void start(void) {
     configure("arch=gfx90a,gfx942,gfx950,gfx1151,gfx1201,gfx11-generic,gfx12-generic;limit=2000;"
               "threads=1");
@@ -34,7 +34,8 @@ static void start(void) {
         abort();
 }
 
-/** The chip that an ELF file's header names, else the one that the trailer chooses. */
+/** Returns the device of the chip that an ELF file's header names, else the one that the trailer
+ *  chooses. */
 static int choose_device(const uint8_t *data, size_t size, const trailer *t) {
     enum { MACHINE_AT = 48 };
     for (int i = 0; size > MACHINE_AT && i < SIM_NUM_ARCHS; i++)
@@ -56,7 +57,7 @@ static void launch(hipFunction_t function, const trailer *t, void *buffer) {
     hipDeviceSynchronize();
 }
 
-/** Launches kernels by the names that the object's text has: what stands before ".kd". */
+/** Launches kernels by the names in the object's text: those before ".kd". */
 static void launch_kernels(hipModule_t module, const uint8_t *data, size_t size, const trailer *t) {
     void *buffer;
     if (hipMalloc(&buffer, BUFFER_BYTES) != hipSuccess)

@@ -9,7 +9,7 @@
 
 #include <quern/quern.h>
 
-/** A given tensor of the array t. */
+/** The tensor of the array t that the call is given. */
 #define T(i) given(&t[i])
 #define CALL(name, ...) check_call(#name, qn_##name(stream, __VA_ARGS__), t, COUNT)
 
@@ -110,7 +110,7 @@ static void fuzz_convert(input *in) {
 
 // ---- layouts of scales
 
-/** [mn, sk] or [groups, mn, sk]. */
+/** Sets scales of [mn, sk] or [groups, mn, sk]. */
 static void set_scales(tensor *x, bool is_packed, int64_t groups, int64_t rows, int64_t cols) {
     const int64_t shape[] = {groups, rows, is_packed ? ceil_div(cols, 4) : cols};
     set_tensor(x, is_packed ? i32 : f32, groups ? 3 : 2, shape + !groups);
@@ -181,7 +181,8 @@ static void fuzz_bits(input *in) {
     SET(&t[INDPTR], i32, segments + 1);
     change_tensors(t, COUNT, in);
     give_memories(t, COUNT, in);
-    // Its contents are not checked: as many as there are rise, to no more than there are values.
+    // The contents of indptr are not checked by the op, so all its entries rise, to at most the
+    // number of values.
     const int64_t count = t[INDPTR].bytes / 4, n_given = t[X].shape[0],
                   values = n_given >= 0 && n_given <= t[X].bytes ? n_given : 0;
     if (t[INDPTR].home != &t[INDPTR] && t[INDPTR].home)

@@ -8,7 +8,7 @@
 
 #include <quern/quern.h>
 
-/** A given tensor of the array t. */
+/** The tensor of the array t that the call is given. */
 #define T(i) given(&t[i])
 #define CALL(name, ...) check_call(#name, qn_##name(stream, __VA_ARGS__), t, COUNT)
 
@@ -32,7 +32,7 @@ enum {
 
 typedef enum norm_kind { NORM_PLAIN, NORM_QUANTISED, NORM_MODULATED } norm_kind;
 
-/** Tensors for any norm: those that a function does not take just lie there. */
+/** Sets tensors for any norm; those that a function does not take are not used. */
 static void set_norm(tensor *t, norm_kind kind, input *in) {
     const DLDataType dtype = take_float_dtype(in), weights = take_bool(in) ? dtype : f32;
     const int64_t n = take(in, 6), heads = 1 + take(in, 3), h = take_size(in);
@@ -176,7 +176,7 @@ static qn_rope_options take_options(input *in, int64_t dim, bool is_llama31) {
     return o;
 }
 
-/** Rising to n at last, or not. */
+/** Writes an indptr that rises to n at its end, or not. */
 static void put_indptr(tensor *x, int64_t count, int64_t n, input *in) {
     for (int64_t i = 0, sum = 0; i < count; i++) {
         put_i32(x, i, take_mostly(in, sum));

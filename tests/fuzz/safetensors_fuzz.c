@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The safetensors reader on arbitrary bytes: it accepts or refuses, and what it accepts can be
-// written again.
+// The safetensors reader on arbitrary bytes: it accepts or refuses, and a header that it accepts
+// can be written again.
 //
 // Fuzzes: cli/checkpoint/safetensors.c cli/error.c cli/json.c cli/output.c
 #include "../../cli/checkpoint/safetensors.h"
@@ -23,7 +23,7 @@ static void touch(const st_header *header, const uint8_t *data) {
     }
 }
 
-/** Lays the tensors out anew: the header made of them is one that the reader accepts. */
+/** Lays the tensors out anew; the reader must accept the header made of them. */
 static void rewrite(const st_header *header) {
     st_tensor **order = cli_alloc((size_t)header->count * sizeof *order);
     for (int64_t i = 0; i < header->count; i++)

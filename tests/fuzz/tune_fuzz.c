@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: tables of measured choices of any bytes. What is taken can be written again and
-// means the same; what is refused says why.
+// libFuzzer target: tables of measured choices of any bytes. A table that is accepted can be
+// written again, with its meaning; a refusal says why.
 //
 // Fuzzes: libquern
 #include "../../runtime/tune.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little of HIP that these programs need, so that clang alone compiles them: no ROCm, no
-// headers of AMD's.
+// The little of HIP that these programs need, so that clang compiles them without ROCm and without
+// AMD's headers.
 #ifndef MINI_H
 #define MINI_H
 
@@ -82,7 +82,7 @@ hipError_t hipEventSynchronize(hipEvent_t);
 hipError_t hipEventDestroy(hipEvent_t);
 }
 
-/** The program ends with the line that failed. */
+/** Ends the program, and prints the line that failed. */
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -116,7 +116,7 @@ __device__ static inline uint32_t global_id() {
     return block_id() * block_size() + thread_id();
 }
 
-/** A barrier that orders LDS and memory, as __syncthreads. */
+/** Waits at a barrier that orders LDS and memory, as __syncthreads does. */
 __device__ static inline void sync_threads() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What these HIP programs share. Each uses HIP's own headers, verifies what the GPU gives against
-// the CPU, and runs its tests on every device that there is.
+// What these HIP programs share. Each uses HIP's own headers, compares the GPU's results with the
+// CPU's, and runs its tests on every device.
 #ifndef TESTING_H
 #define TESTING_H
 
@@ -41,7 +41,7 @@ inline hipDeviceProp_t properties() {
     return p;
 }
 
-// Runs a test on each device; there must be one at least.
+// Runs a test on each device; there must be at least one.
 inline int on_each_device(void (*test)()) {
     int count = 0;
     OK(hipGetDeviceCount(&count));
@@ -95,7 +95,7 @@ inline std::vector<int> random_ints(size_t n, int low, int high) {
     return v;
 }
 
-// Whether got is within `ulps` units in the last place of float of the exact value.
+// Returns whether got is within `ulps` units in the last place of float of the exact value.
 inline bool near(double got, double exact, double ulps) {
     const double unit = std::fmax(std::fabs(exact), 0x1p-126) * 0x1p-23;
     return std::fabs(got - exact) <= ulps * unit;
