@@ -2,7 +2,7 @@
 # quern's front door; `make help` lists what it does. CMake and Ninja do the work.
 BUILD   ?= build/release
 PRESET  ?= release
-# What was asked for stays until something else is: make test asks for all targets.
+# A choice of targets stays until another is made; make test asks for all targets.
 TARGETS ?= $(or $(shell sed -n 's/^QUERN_TARGETS:STRING=//p' $(BUILD)/CMakeCache.txt 2>/dev/null),default)
 PREFIX  ?= /usr/local
 DESTDIR ?=

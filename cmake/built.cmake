@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by cmake --install: the native part of the Python package out of the build in QUERN_BUILT, and what goes to the
-# environment's share/ into the folder `data`.
+# Run by cmake --install: installs the native part of the Python package from the build in QUERN_BUILT, and the files
+# for the environment's share/ into the folder `data`.
 if(NOT EXISTS ${QUERN_BUILT}/CMakeCache.txt)
   message(FATAL_ERROR "QUERN_BUILT is ${QUERN_BUILT}, which is no build of quern: it has no CMakeCache.txt")
 endif()
-# `make` does not build what only a wheel holds.
+# `make` does not build the parts that only a wheel holds.
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${QUERN_BUILT} --target quern_python RESULT_VARIABLE failed)
 if(failed)
   message(FATAL_ERROR "QUERN_BUILT is ${QUERN_BUILT}, where quern_python cannot be built. A build that knows no such target "
@@ -15,7 +15,7 @@ execute_process(COMMAND ${CMAKE_COMMAND} --install ${QUERN_BUILT} --component py
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${QUERN_BUILT} --component python_data --prefix ${data}
                 COMMAND_ERROR_IS_FATAL ANY)
 
-# That build gives libraries their full version and links by soname; a wheel cannot hold links.
+# That build gives libraries their full version and makes links by soname, but a wheel cannot hold links.
 file(GLOB_RECURSE files "${CMAKE_INSTALL_PREFIX}/quern/_native/lib/*.so.*")
 foreach(link ${files})
   if(IS_SYMLINK ${link})

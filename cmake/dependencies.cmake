@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Third-party libraries; docs/design.md names each and its reason.
 
-# quern_need(VARIABLE PACKAGE): notes Debian's package as missing if what was looked for was not found.
+# quern_need(VARIABLE PACKAGE): notes Debian's package as missing if VARIABLE was not found.
 function(quern_need variable package)
   if(NOT ${variable})
     set_property(GLOBAL APPEND PROPERTY quern_missing ${package})
@@ -17,14 +17,14 @@ if(PKG_CONFIG_FOUND)
 endif()
 find_library(QUERN_PTHREADPOOL pthreadpool)
 quern_need(QUERN_PTHREADPOOL libpthreadpool-dev)
-# xxHash inside libquern: its header form, so that nothing more is linked.
+# libquern takes xxHash's header form, so that it links no further library.
 find_path(QUERN_XXHASH_INCLUDE xxhash.h)
 quern_need(QUERN_XXHASH_INCLUDE libxxhash-dev)
 add_library(xxhash_header INTERFACE)
 if(QUERN_SIM)
   find_program(LLVM_CONFIG NAMES llvm-config-22 llvm-config-23 llvm-config)
   quern_need(LLVM_CONFIG llvm-22-dev)
-  # Static where the system has them so, as then the simulated GPU needs nothing beside libc and libm.
+  # Static libraries if the system has them, so that the simulated GPU needs nothing beside libc and libm.
   find_library(QUERN_MSGPACK NAMES libmsgpackc.a libmsgpack-c.a msgpackc msgpack-c)
   quern_need(QUERN_MSGPACK libmsgpack-dev)
   find_library(QUERN_Z NAMES libz.a z)
@@ -45,7 +45,7 @@ if(quern_missing)
 endif()
 
 # DLPack 1.1 or later: tools/setup.sh puts its header here, from the PyPI package apache-tvm-ffi, and that package's own
-# beside it, for the Python package. A wheel's build has the package itself (pyproject.toml).
+# headers beside it, for the Python package. A wheel's build has apache-tvm-ffi itself (pyproject.toml).
 set(QUERN_DLPACK_INCLUDE ${PROJECT_SOURCE_DIR}/build/deps/include
     CACHE PATH "folder that holds quern/dlpack/dlpack.h")
 if(SKBUILD)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# make install: libraries, headers, command, pkg-config file, CMake package, man page, completion.
+# make install installs libraries, headers, command, pkg-config file, CMake package, man page and completion.
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/quern)
 
@@ -14,7 +14,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/quern-config-version.cmake 
 install(FILES ${CMAKE_BINARY_DIR}/quern-config.cmake ${CMAKE_BINARY_DIR}/quern-config-version.cmake
         DESTINATION ${cmake_dir})
 
-# pkg-config: the prefix is read off the file's own place, so that an installed tree can be moved.
+# pkg-config finds the prefix from the file's own place, so that an installed tree can be moved.
 file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
 configure_file(cmake/quern.pc.in ${CMAKE_BINARY_DIR}/quern.pc @ONLY)
@@ -24,9 +24,9 @@ if(TARGET quern_command)
   install(TARGETS quern_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# The simulated GPU: its own name beside libquern; the system runtime's names in a folder that only
-# `quern sim` or the user's own LD_LIBRARY_PATH puts in a program's way, and its own name for programs that were
-# linked there.
+# The simulated GPU stands under its own name beside libquern. Under the system runtime's names it stands in a folder
+# that only `quern sim` or the user's own LD_LIBRARY_PATH lets a program find; its own name is there, too, for programs
+# that were linked there.
 if(TARGET quernsim)
   install(TARGETS quernsim LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
   install(TARGETS quern_decoder RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern/sim) # libquernsim starts it

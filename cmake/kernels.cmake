@@ -4,8 +4,8 @@
 #   QN_IMAGE(id, "source", "targets", "defines")               targets: "all", or "amd" and names separated by blanks
 #   QN_IMAGE(id, "source", "targets", "defines", "gfx9=24")    and how many SGPRs its kernels may spill where
 #
-# A define's value may depend on the target: "-DN=1,gfx9=2,sm_=3" is -DN=2 where the target's name begins with gfx9, -DN=3 where
-# with sm_, else -DN=1; the first that fits counts. The JIT reads the same text (runtime/image/jit.c).
+# A define's value may depend on the target: "-DN=1,gfx9=2,sm_=3" is -DN=2 if the target's name begins with gfx9, -DN=3
+# if it begins with sm_, else -DN=1; the first that fits counts. The JIT reads this text as well (runtime/image/jit.c).
 #
 # quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
 
@@ -13,7 +13,7 @@ set(QUERN_DEVICE_OPTIMIZE -O3 CACHE STRING "optimisation of device code: kernels
 set(QUERN_DEVICE_FLAGS -std=gnu23 ${QUERN_DEVICE_OPTIMIZE} -ffreestanding -nogpulib -fno-slp-vectorize -ffp-contract=off
     -Wall -Wextra -Wno-pass-failed)
 set(QUERN_AMD_FLAGS --target=amdgcn-amd-amdhsa)
-# PTX ISA 8.0 is what drivers from CUDA 12.0 on take.
+# Drivers from CUDA 12.0 on take PTX ISA 8.0.
 set(QUERN_PTX_FLAGS --target=nvptx64-nvidia-cuda --cuda-feature=+ptx80 -S)
 
 function(quern_code_object_version target out)
@@ -24,7 +24,7 @@ function(quern_code_object_version target out)
   endif()
 endfunction()
 
-# The -D flags of a QN_IMAGE line as they are for a target, as a list.
+# quern_defines_for TARGET DEFINES OUT: the -D flags of a QN_IMAGE line for a target, as a list.
 function(quern_defines_for target defines out)
   separate_arguments(words UNIX_COMMAND "${defines}")
   set(list "")
@@ -47,7 +47,7 @@ function(quern_defines_for target defines out)
   set(${out} ${list} PARENT_SCOPE)
 endfunction()
 
-# One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA's a PTX text
+# One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA a PTX text
 function(quern_add_image id source target defines)
   set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
   set(then "")
@@ -100,7 +100,7 @@ function(quern_add_kernels out)
           list(APPEND objects ${object})
         endif()
       endforeach()
-      # What the JIT needs to build the image itself.
+      # Sources that the JIT needs to build the image itself.
       string(APPEND recipes "    {\"${id}\", \"ops/${family}/${file}\", \"${defines}\", \"${sgpr_spills}\"},\n")
     endforeach()
   endforeach()

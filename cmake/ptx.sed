@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For sed -E: PTX without what the driver passes over, a quarter of it: clang's comments, indentation, blanks and empty
-# lines. Remarks for runtime/ptx.c stay.
+# For sed -E: removes from PTX what the driver passes over, a quarter of it: clang's comments, indentation, blanks and
+# empty lines. Remarks for runtime/image/ptx.c stay.
 \,^[[:blank:]]*// quern:, b
 s,[[:blank:]]*//.*,,
 s,^[[:blank:]]+,,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# The Python package's native part: what a wheel holds beside python/quern. Component `python`, so that `make install`
-# leaves it out; it goes to quern/_native:
+# The Python package's native part, which a wheel holds beside python/quern. Its component is `python`, so that `make
+# install` leaves it out; it goes to quern/_native:
 #   quern_ffi.so   the ops as TVM-FFI functions      bin/quern   the command
 #   lib/           libquern, libquernsim, the libraries they need, and quern/sim/ as in an installed tree
-# Component `python_data` is what pip puts into the environment's share/: manual and completions, as `make install` does.
-# Target `quern_python` builds what both hold.
+# Component `python_data` is the manual and the completions, which pip puts into the environment's share/, as `make
+# install` does. Target `quern_python` builds both components.
 set(native quern/_native)
 set(native_lib ${native}/${CMAKE_INSTALL_LIBDIR})
 
@@ -16,7 +16,8 @@ target_link_libraries(quern_ffi PRIVATE quern quern_flags)
 add_custom_target(quern_python DEPENDS quern_ffi product)
 install(TARGETS quern_ffi LIBRARY DESTINATION ${native} COMPONENT python EXCLUDE_FROM_ALL)
 
-# The file that a library's users open by its soname, without the folder's symbolic links: a wheel cannot hold those.
+# Installs the file that a library's users open by its soname, without the folder's symbolic links, which a wheel cannot
+# hold.
 function(quern_bundle library)
   execute_process(COMMAND readelf -d ${library} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
   if(NOT dynamic MATCHES "SONAME[^[]*\\[([^]]+)\\]")
@@ -38,7 +39,7 @@ endif()
 if(TARGET quernsim)
   install(TARGETS quernsim LIBRARY DESTINATION ${native_lib} NAMELINK_SKIP COMPONENT python EXCLUDE_FROM_ALL)
   install(TARGETS quern_decoder RUNTIME DESTINATION ${native_lib}/quern/sim COMPONENT python EXCLUDE_FROM_ALL)
-  # The system runtime's names: not links, which a wheel cannot hold, but empty libraries that need the simulator.
+  # The system runtime's names are empty libraries that need the simulator, as a wheel cannot hold links.
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/hip_name.c CONTENT "// Made by cmake/python.cmake: no code of its own.\n" @ONLY)
   foreach(suffix "" .6 .7)
     string(MAKE_C_IDENTIFIER "hip_name${suffix}" name)
@@ -52,7 +53,7 @@ if(TARGET quernsim)
 endif()
 
 set(share ${CMAKE_INSTALL_DATADIR})
-if(SKBUILD) # else whoever installs the component gives the prefix
+if(SKBUILD) # without it, whoever installs the component gives the prefix
   set(share ${SKBUILD_DATA_DIR}/share)
 endif()
 install(FILES docs/quern.1 DESTINATION ${share}/man/man1 COMPONENT python_data EXCLUDE_FROM_ALL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libquernsim: the simulated GPU, a HIP runtime by its exports; and quern-decoder, which holds LLVM's AMDGPU
+# libquernsim, the simulated GPU, which exports a HIP runtime; and quern-decoder, which holds LLVM's AMDGPU
 # disassembler, linked statically.
 execute_process(COMMAND ${LLVM_CONFIG} --includedir OUTPUT_VARIABLE llvm_include
                 OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -31,7 +31,7 @@ file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*/*.c)
 list(FILTER sim_sources EXCLUDE REGEX "_test\\.c$")
 list(FILTER exec_sources EXCLUDE REGEX "_test\\.c$")
 if(sim_sources)
-  if(QUERN_SANITIZE MATCHES "thread") # a kernel that races is no fault of the simulator's
+  if(QUERN_SANITIZE MATCHES "thread") # a kernel that races is no fault of the simulator
     set_source_files_properties(${exec_sources} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
   endif()
   set(exec_objects "")
@@ -52,7 +52,7 @@ if(sim_sources)
   endforeach()
   target_link_libraries(quernsim_parts PUBLIC ${QUERN_MSGPACK} ${QUERN_Z} ${QUERN_ZSTD}
     -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
-  # Not relocatable: it starts with every process that simulates, and its tables are large.
+  # quern-decoder is not relocatable: it starts with every process that simulates, and its tables are large.
   add_executable(quern_decoder sim/decoder/main.c sim/isa/guard.c sim/isa/literal.c sim/chip/chip.c)
   set_target_properties(quern_decoder PROPERTIES OUTPUT_NAME quern-decoder POSITION_INDEPENDENT_CODE OFF)
   target_include_directories(quern_decoder PRIVATE ${llvm_include})
@@ -65,14 +65,14 @@ if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   add_library(quernsim SHARED sim/hip/exports.map)
   set_target_properties(quernsim PROPERTIES LINKER_LANGUAGE C SOVERSION 0
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
-  if(NOT SKBUILD) # as with libquern
+  if(NOT SKBUILD) # as for libquern
     set_target_properties(quernsim PROPERTIES VERSION ${PROJECT_VERSION})
   endif()
   target_link_libraries(quernsim PRIVATE quern_flags -Wl,--whole-archive quernsim_parts -Wl,--no-whole-archive)
   target_link_options(quernsim PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/sim/hip/exports.map
                       -Wl,--gc-sections -static-libgcc)
-  # The system library's names, where `quern sim` of the build tree finds them; and the library's own, which
-  # programs ask for that were linked with one of these.
+  # Links under the system library's names, where `quern sim` of the build tree finds them, and under the library's own
+  # name, which programs ask for that were linked with one of these.
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/quern-sim-links)
   foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7 libquernsim.so.0)
     file(CREATE_LINK ../libquernsim.so.0 ${CMAKE_BINARY_DIR}/quern-sim-links/${name} SYMBOLIC)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which GPU targets get images. QUERN_TARGETS is "all", "default" or names; quern_targets is the list that comes of it.
-# The default is what the demo needs and this machine's cards. For any other GPU a kernel is compiled when it is first used.
+# Chooses the GPU targets that get images. QUERN_TARGETS is "all", "default" or names; quern_targets is the list made of
+# it. The default is the demo's target and those of this machine's cards. For any other GPU a kernel is compiled when it
+# is first used.
 set(quern_all_targets gfx90a gfx942 gfx950 gfx1151 gfx1201 gfx11-generic gfx12-generic sm_80 sm_90a)
 set(QUERN_TARGETS all CACHE STRING "GPU targets to build images for: all, default (the demo's, this machine's cards), or names")
 
@@ -51,4 +52,4 @@ foreach(target ${quern_targets})
   endif()
 endforeach()
 string(REPLACE ";" " " quern_target_text "${quern_targets}")
-file(WRITE ${CMAKE_BINARY_DIR}/targets.txt "${quern_target_text}\n") # for people
+file(WRITE ${CMAKE_BINARY_DIR}/targets.txt "${quern_target_text}\n") # for people to read

@@ -44,8 +44,9 @@ if(inner_tests)
   target_link_libraries(quern_inner PUBLIC quern_flags ${QUERN_PTHREADPOOL} ${CMAKE_DL_LIBS} Threads::Threads)
 endif()
 foreach(source ${inner_tests})
-  quern_add_test(${source} $<LINK_LIBRARY:WHOLE_ARCHIVE,quern_inner>) # whole: nobody calls check/families.c
-  if(TARGET quernsim) # opened at run time
+  quern_add_test(${source} $<LINK_LIBRARY:WHOLE_ARCHIVE,quern_inner>) # the whole archive, as nothing calls
+                                                                      # check/families.c
+  if(TARGET quernsim) # it is opened at run time
     cmake_path(GET source STEM inner_test_name)
     add_dependencies(${inner_test_name} quernsim)
   endif()
@@ -111,7 +112,7 @@ foreach(source ${outer_tests})
   quern_add_test(${source} quern)
 endforeach()
 
-# Which room takes what from which: the objects themselves say.
+# Compares which rooms take symbols from which, as the objects say.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   add_test(NAME layers_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/check_layers.py
@@ -119,7 +120,7 @@ if(Python3_FOUND)
   quern_limit_test(layers_test 60)
 endif()
 
-# A test for each device, so that several run at a time.
+# Each device has a test of its own, so that several run at a time.
 quern_add_program(${PROJECT_SOURCE_DIR}/tests/families_test.c quern)
 foreach(device cpu sim:gfx90a sim:gfx942 sim:gfx950 sim:gfx1151 sim:gfx1201 sim:gfx11-generic sim:gfx12-generic)
   string(REPLACE "sim:" "" name ${device})
@@ -127,21 +128,21 @@ foreach(device cpu sim:gfx90a sim:gfx942 sim:gfx950 sim:gfx1151 sim:gfx1201 sim:
   set_property(TEST families_test.${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
 endforeach()
 
-if(TEST builds_test) # again with the C library's functions for processors without FMA
+if(TEST builds_test) # runs again with the C library's functions for processors without FMA
   add_test(NAME builds_test_without_fma COMMAND builds_test)
   quern_limit_test(builds_test_without_fma 300)
   set_tests_properties(builds_test_without_fma PROPERTIES SKIP_RETURN_CODE 77
     ENVIRONMENT "GLIBC_TUNABLES=glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX512F")
 endif()
 
-# Minutes of processors, which others may share.
+# These take minutes of processor time, and other tests may share the processors.
 foreach(name attention_grid_test gemm_sim_test gemm_chips_test families_test.cpu)
   if(TEST ${name})
     quern_limit_test(${name} 900)
   endif()
 endforeach()
 
-# What compilers make runs clean under every check, and so must our own kernels.
+# Code of compilers runs clean under every check, and so must our own kernels.
 foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test aotriton_test aotriton_varlen_test)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
@@ -150,18 +151,18 @@ endforeach()
 
 file(GLOB script_tests CONFIGURE_DEPENDS tests/*_test.sh)
 foreach(source ${script_tests})
-  cmake_path(GET source FILENAME name) # with .sh: a C test may have the same stem
+  cmake_path(GET source FILENAME name) # with .sh, as a C test may have that stem
   add_test(NAME ${name} COMMAND bash ${source})
   quern_limit_test(${name} 600)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77
     ENVIRONMENT "QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR};QUERN_DLPACK_INCLUDE=${QUERN_DLPACK_INCLUDE};PYTHON=${PROJECT_SOURCE_DIR}/.venv/bin/python")
 endforeach()
 
-if(TEST wheel_test.sh) # it takes from the build, and builds again, what others load
+if(TEST wheel_test.sh) # it reads, and builds again, files that other tests load
   set_tests_properties(wheel_test.sh PROPERTIES RUN_SERIAL TRUE)
 endif()
 
-# The longest begin first, so that none runs alone at the end.
+# The longest tests begin first, so that none runs alone at the end.
 foreach(name clients_test.sh python_test.sh cli_test.sh attention_grid_test gemm_sim_test gemm_chips_test families_test.cpu
         isa_test.sh isa16_test.sh isa_baseline_test.sh rocm_test.sh)
   if(TEST ${name})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How many vector instructions attention's matrix kernel executes beside each matrix instruction, in tiles of which
-# nothing is masked: from the difference of two lengths, so that a workgroup's beginning and end do not count.
+# Counts how many vector instructions attention's matrix kernel executes beside each matrix instruction, in tiles
+# without masks. The counts are differences of two lengths, so that a workgroup's beginning and end do not count.
 set -euo pipefail
 [ -e "$QUERN_BUILD_DIR/libquernsim.so" ] || exit 77
 grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && exit 77 # a plain program cannot load it
@@ -9,7 +9,7 @@ cc=$(command -v clang-22 || command -v clang || command -v cc) || exit 77
 quern=$QUERN_BUILD_DIR/quern
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-export QUERN_NO_JIT=1 # what ships is what is tested
+export QUERN_NO_JIT=1 # only images that ship are tested
 
 "$cc" -std=gnu2x -Wall -Wextra -Werror -I "$QUERN_SOURCE_DIR/include" -I "$QUERN_DLPACK_INCLUDE" \
     "$QUERN_SOURCE_DIR/tests/attention_once.c" \

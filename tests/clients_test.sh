@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# quern.patch on models of transformers and diffusers, with random weights and nothing downloaded; the work is in
-# tests/clients. It runs with TORCH_PYTHON, else with the tests' own Python, where that has what is needed.
+# Tests quern.patch on models of transformers and diffusers, with random weights and nothing downloaded; the work is in
+# tests/clients. The tests run with TORCH_PYTHON, else with the tests' own Python if that has the packages.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} tests=${QUERN_SOURCE_DIR:?}/tests/clients
 python=${TORCH_PYTHON:-$PYTHON}
@@ -18,7 +18,7 @@ import importlib.util as u
 print(*[n for n in ("torch", "transformers", "diffusers", "tvm_ffi", "pytest") if not u.find_spec(n)])')
 [ -z "$missing" ] || skip "$python has no $missing; tools/setup.sh --third-party installs them"
 tmp=$(mktemp -d)
-# Bytecode is kept beside the build: tools/setup.sh makes none for PyTorch, and each process would compile it anew.
+# Bytecode is kept beside the build, as tools/setup.sh makes none for PyTorch, and each process would compile it anew.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX=$build/test-pycache
 trap 'rm -rf "$tmp" "$PYTHONPYCACHEPREFIX$tmp"' EXIT

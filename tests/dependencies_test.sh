@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A build whose dependencies are missing says so: all of them at once, by the package's name, and how to install them.
+# A build whose dependencies are missing names all of them at once, by their packages, and says how to install them.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

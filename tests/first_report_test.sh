@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From `make install` to the first report on a kernel: the commands of docs/simulator.md, "The first report", run as they
-# stand there, in less than a minute. Then its pytest fixture: a test of a wrong kernel fails, one of a right kernel passes.
+# Goes from `make install` to the first report on a kernel: the commands of docs/simulator.md, "The first report", run
+# as they stand there, in less than a minute. Then tries the page's pytest fixture: a test of a wrong kernel fails, one
+# of a right kernel passes.
 set -euo pipefail
 
 skip() {
@@ -46,7 +47,7 @@ mapfile -t commands < <(sed -n '/^## The first report/,/^## /{s/^    \$ //p}' "$
 cd "$HOME"
 cp -r "$source/examples" "$source/tools" .
 PATH=$(dirname "$(command -v "$python")"):$PATH # its python3
-make() { # everything is built: what is left of `make install`
+make() { # everything is built, so only the rest of `make install` runs
     [ "$1" = install ] || fail "make $1?"
     cmake --install "$QUERN_BUILD_DIR" --prefix "${2#PREFIX=}" > "$HOME/log"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# HIP C++ programs, compiled here by clang, run unchanged on the simulated GPU: quern sim -- PROGRAM.
+# HIP C++ programs that clang compiles here run unchanged on the simulated GPU: quern sim -- PROGRAM.
 set -euo pipefail
 [ -e "$QUERN_BUILD_DIR/quern-sim-links/libamdhip64.so" ] || exit 77
 grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && exit 77 # a plain program cannot load it
@@ -30,7 +30,7 @@ for flags in -O0 -O2 "-O1 --offload-compress"; do
     "$quern" sim --check all -- "$out/kernels"
 done
 
-# Linked with what has the system library's name and nothing of ours.
+# A program linked with the file of the system library's name, and with nothing of ours.
 sed -n 's/^HIP_FUNCTION(\(.*\))/void \1(void) {}/p' "$QUERN_SOURCE_DIR/sim/hip/functions.def" |
     "$clang" -x c -shared -fPIC -fuse-ld=lld -Wl,-soname,libamdhip64.so.7 -w -o "$out/libamdhip64.so" -
 compile kernels -O1 "$source/kernels.hip" -L "$out"
@@ -70,7 +70,7 @@ tail -1 "$out/text" | grep -qx 'quernsim: [0-9]* faults in 1 kernel' || fail "no
 faults=$(tail -1 "$out/text" | tr -dc '0-9 ' | awk '{print $1}')
 [ "$faults" = "$(wc -l < "$out/json")" ] || fail "$faults faults, but in JSON: $(cat "$out/json")"
 
-# A program that does not look at errors, and says that all is well.
+# A program that ignores errors, and says that all is well.
 for ((i = 0; i < 4; i++)); do
     "$quern" sim --error-exitcode 99 --json "$out/all" -- "$out/fault" 2> "$out/text$i" &
 done
@@ -89,7 +89,7 @@ for f in faults:
     assert f["address"]["allocation"]["offset"] == f["address"]["allocation"]["size"] == 4000, f
 END
 
-# Loads past an array's end, in its last page: reported in any case, and faults unless they are let pass.
+# Loads past an array's end, in its last page, are always reported, and are faults unless an option lets them pass.
 compile overread -O1 "$source/overread.hip"
 status=0
 "$quern" sim --error-exitcode 3 --json "$out/over" -- "$out/overread" 2> "$out/text" || status=$?
@@ -109,7 +109,7 @@ status=0
 QUERN_SIM=overread=report "$quern" sim --error-exitcode 99 -- "$out/fault" 2> "$out/text" || status=$?
 [ $status = 99 ] || fail "a store past the end passed: $(cat "$out/text")"
 
-# Threads that report at once: whole lines, whole reports, none lost.
+# Threads that report at one time write whole lines and whole reports, and lose none.
 compile reports -O1 "$source/reports.hip"
 "$quern" sim --devices 4 --json "$out/threads" -- "$out/reports" threads 2> "$out/text" || fail "$(cat "$out/text")"
 grep -qx 'quernsim: 8 faults in 1 kernel' "$out/text" || fail "$(cat "$out/text")"

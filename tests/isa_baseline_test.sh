@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# isa_test.sh and isa16_test.sh in the build of sim/exec that every host runs: each instruction, fewer random values.
+# Runs isa_test.sh and isa16_test.sh in the build of sim/exec that every host runs: each instruction, with fewer random
+# values.
 set -euo pipefail
 export QUERN_SIM=exec=baseline QUERN_ISA_SHORT=1
 exec bash "$QUERN_SOURCE_DIR/tests/isa_test.sh" -k test

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# quern profile of a HIP program with several threads, on two devices, against counts that follow from its source.
+# Compares quern profile of a HIP program with several threads, on two devices, with counts that follow from the
+# program's source.
 set -euo pipefail
 [ -e "$QUERN_BUILD_DIR/quern-sim-links/libamdhip64.so" ] || exit 77
 grep -q '^QUERN_SANITIZE:STRING=.\+' "$QUERN_BUILD_DIR/CMakeCache.txt" && exit 77 # a plain program cannot load it
@@ -37,7 +38,7 @@ for k in kernels:
 END
 done
 
-# In step with the trace, and under all checks, the counts are the same.
+# With a trace, and under all checks, the counts are equal.
 QUERN_SIM="check=all;trace=*twice*:*;trace_file=$out/trace" \
     "$quern" profile --arch gfx1201 --devices 2 --json "$out/again.json" -- "$out/count" > "$out/text"
 counters() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# HIP C++ programs with HIP's own headers and device libraries, as hipcc would compile them, unchanged on every simulated
-# chip under every check. Both come from Triton's wheel (tools/setup.sh --third-party); TRITON_PYTHON may name a Python
-# that has it.
+# Runs HIP C++ programs with HIP's own headers and device libraries, as hipcc compiles them, unchanged on every
+# simulated chip under every check. Headers and libraries come from Triton's wheel (tools/setup.sh --third-party);
+# TRITON_PYTHON may name a Python that has the wheel.
 set -euo pipefail
 
 skip() {
@@ -78,7 +78,7 @@ done
 compile bundle.co $all --cuda-device-only --gpu-bundle-output "$source/module.hip"
 compile compressed.co $all --cuda-device-only --gpu-bundle-output --offload-compress "$source/module.hip"
 [ "$(head -c 4 "$out/compressed.co")" = CCOB ] || fail "not compressed"
-# The same as clang 18 wrote it: version 1 of the header, which does not tell the file's size.
+# A compressed bundle as clang 18 wrote it: version 1 of the header, which does not tell the file's size.
 "$python" -c '
 import struct, sys
 data = open(sys.argv[1], "rb").read()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The libraries export their API, all of it and nothing else, and need no library that docs/ do not name; in a user's
-# program any other symbol could take the place of one of its own.
+# Checks that the libraries export their whole API and nothing else, and need no library that docs/ do not name. Any
+# other symbol could take the place of one of a user's program.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
 grep -q '^QUERN_SANITIZE:STRING=.\+' "$build/CMakeCache.txt" && exit 77 # a sanitizer's functions come along

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The facts of targets that stand in two places agree: lanes of a wave and FP8 kinds in gpu/'s headers and in
+# Checks that facts of targets that stand in two places agree: lanes of a wave and FP8 kinds in gpu/'s headers and in
 # runtime/device/targets.def, by which the host chooses kernels; the target that a plain make builds for a card.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
@@ -48,7 +48,7 @@ message(\"found=\${found}.\")" | tail -1)
   if [ "$found" = "found=${card#*=}." ]; then passed=$((passed + 1)); else echo "card ${card%=*}: $found" && failed=$((failed + 1)); fi
 done
 
-# What is no target is refused by name.
+# A word that is no target is refused by name.
 if refused=$(read_targets "" -DQUERN_TARGETS=gfx1) || [[ $refused != *"gfx1; accepted: all"* ]]; then
   echo "QUERN_TARGETS=gfx1: $refused" && failed=$((failed + 1))
 fi

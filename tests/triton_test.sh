@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Kernels that Triton compiles for AMD GPUs, on the simulated GPU; the work is in triton_test.py. Needs a Python that
-# has triton and numpy: TRITON_PYTHON, else the tests' own, after tools/setup.sh --third-party.
+# Runs kernels that Triton compiles for AMD GPUs on the simulated GPU; the work is in triton_test.py. It needs a Python
+# that has triton and numpy: TRITON_PYTHON, else the tests' own, after tools/setup.sh --third-party.
 set -euo pipefail
 python=${TRITON_PYTHON:-$PYTHON}
 library=$QUERN_BUILD_DIR/quern-sim-links/libamdhip64.so test=$QUERN_SOURCE_DIR/tests/triton_test.py

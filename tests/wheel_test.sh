@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The wheel that pip makes of a build, as docs/python.md says: what it holds, how large it is, what it needs of the system;
-# installed into an environment of its own, used from there, uninstalled without a trace. Nothing is fetched.
+# Checks the wheel that pip makes of a build, as docs/python.md says: its content, its size, what it needs of the
+# system. Then installs it into an environment of its own, uses it there, and uninstalls it without a trace. Nothing is
+# fetched.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
 limit=$((15 * 1000 * 1000)) # bytes
@@ -32,7 +33,8 @@ recipe=$(grep '^pip wheel ' "$source/docs/python.md")
 [ "$(wc -l <<< "$recipe")" = 1 ] || fail "docs/python.md has not one line that begins with 'pip wheel': $recipe"
 (
   cd "$tmp/tree"
-  # What the tests' own Python has need not be fetched. (pip takes a false PIP_NO_BUILD_ISOLATION for "no isolation".)
+  # Packages of the tests' own Python need not be fetched. (pip takes a false PIP_NO_BUILD_ISOLATION for "no
+  # isolation".)
   PATH=$(dirname "$PYTHON"):$PATH
   export PIP_NO_INDEX=1 PIP_NO_BUILD_ISOLATION=0 PIP_QUIET=1
   bash -euc "$recipe"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the manual to the tree: README.md and docs/*.md name no link, heading, file, C function or kernel that is not there,
-docs/kernels.md names every kernel, and each public function has words above it.
+"""Compares the manual with the tree: README.md and docs/*.md must name no link, heading, file, C function or kernel that does
+not exist, docs/kernels.md must name every kernel, and each public function must have a comment.
 
     python tools/check_docs.py      exits with 1 after printing what is wrong
 """
@@ -18,7 +18,7 @@ FOLDERS = {str(parent) for file in FILES for parent in pathlib.PurePath(file).pa
 NAMES = {pathlib.PurePath(file).name for file in FILES}
 PAGES = ["README.md", *sorted(f for f in FILES if re.fullmatch(r"docs/\w+\.md", f))]
 SUFFIXES = ".c .h .py .def .sh .json .cmake .hip .svg .sed".split()
-# Names that stand for others, suffixes, and what is not in this tree.
+# Names that stand for others, suffixes, and files outside this tree.
 OTHERS = re.compile(r"NAME|FAMILY|^_\w+\.c$|^(config|quern-files|\S*index)\.json$|^gpuintrin\.h$|^test/mockgpu/")
 
 

