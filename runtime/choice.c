@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel runs: of those that can the cheapest, why not the others, what the user forbids or
-// forces.
+// Chooses the kernel that runs: the cheapest of those that can; says why not the others; follows
+// what the user forbids or forces.
 #include "tune.h"
 
 #include <quern/choice.h>
@@ -21,7 +21,7 @@ bool qni_no(qni_reason *why, const char *format, ...) {
     return false;
 }
 
-/** Whether `word` is one of a comma list's words. */
+/** Returns whether `word` is one of a comma list's words. */
 static bool list_has(const char *list, const char *word, size_t length) {
     while (*list) {
         const size_t n = strcspn(list, ",");
@@ -58,7 +58,8 @@ static bool lacks_feature(const qni_variant *variant, const qn_device *device, q
     return true;
 }
 
-/** QUERN_DISABLE names kernels, or backends by the first word of their specs. */
+/** Returns whether QUERN_DISABLE names the kernel, or the device's backend, by the first word of
+ *  the backend's specs. */
 static bool is_disabled(const qni_variant *variant, const qn_device *device, qni_reason *why) {
     const char *list = qni_env_get()->disable, *spec = device->info.spec;
     if (!*list)
@@ -85,8 +86,8 @@ bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const
     return !variant->supports || variant->supports(variant, device, problem, why);
 }
 
-/** The kernel that QUERN_FORCE names for the op: "op=kernel,op=kernel". Null if it does not speak
- * of it. */
+/** Returns the kernel that QUERN_FORCE, "op=kernel,op=kernel", names for the op; null if it does
+ *  not name the op. */
 static const char *forced_name(const qni_op *op, size_t *length) {
     const size_t op_length = strlen(op->name);
     for (const char *at = qni_env_get()->force; *at;) {
@@ -110,8 +111,8 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t room
     va_end(args);
 }
 
-/** Whether this line has not been logged before. Two threads may both be told yes; a full table
- * says yes. */
+/** Returns whether this line has not been logged before. Two threads may both get yes, and a full
+ *  table gives yes. */
 static bool is_news(const char *line) {
     enum { SLOTS = 1024 };
     static _Atomic uint64_t seen[SLOTS];
@@ -160,8 +161,8 @@ static double cost_of(const qni_variant *variant, const qn_device *device, const
     return variant->cost ? variant->cost(variant, device, problem) : INFINITY;
 }
 
-/** The index of the cheapest that can run, -1 if none can. A kernel without a cost is asked only as
- *  long as none has been found: it would not be taken. */
+/** Returns the index of the cheapest kernel that can run, -1 if none can. A kernel without a cost
+ *  is asked only while none has been found, as it would not be taken. */
 static int find_cheapest(const qni_op *op, const qn_device *device, const void *problem) {
     double least = INFINITY;
     int found = -1;
@@ -178,11 +179,11 @@ static int find_cheapest(const qni_op *op, const qn_device *device, const void *
     return found;
 }
 
-/** Reasons as they are told: equal ones of kernels that follow each other once. */
+/** Reasons as they are printed: equal reasons of kernels that follow each other appear once. */
 typedef struct reasons {
     char *text;
     size_t room;
-    const char *first; // of `count` kernels whose reason is not told yet
+    const char *first; // the first of `count` kernels whose reason is not printed yet
     int count;
     qni_reason why;
 } reasons;
@@ -202,9 +203,9 @@ static void add_reason(reasons *r, const char *name, const qni_reason *why) {
         r->first = name, r->why = *why;
 }
 
-/** Why not the others than `chosen` (-1: none was): they cannot, or are dearer, or would be cheaper
- *  by what they state. Of kernels behind the chosen one only those that state a cost are told of:
- *  the others are there for what it cannot run. */
+/** Writes why kernels other than `chosen` (-1: none was) do not run: they cannot, or are dearer, or
+ *  would be cheaper by the cost that they state. Kernels behind the chosen one are named only if
+ *  they state a cost; all others are for problems that it cannot run. */
 static void put_reasons(const qni_op *op, const qn_device *device, const void *problem, int chosen,
                         char *text, size_t room) {
     reasons told = {.text = text, .room = room};
@@ -237,8 +238,8 @@ bool qn_allow_slow_kernels(bool is_allowed) {
     return before;
 }
 
-/** Whether a kernel is that of GPUs for whatever no other takes: without matrix cores, or an
- *  element at a time. */
+/** Returns whether a kernel is a GPU's kernel for problems that no other takes: without matrix
+ *  cores, or an element at a time. */
 static bool is_slow(const qni_variant *v) {
     const char *dot = strrchr(v->name, '.');
     return !v->is_cpu && dot && strncmp(dot, ".gpu_any", strlen(".gpu_any")) == 0;
@@ -268,14 +269,14 @@ static bool can_follow(const qni_tune_line *line, const qn_device *device, const
     return qni_variant_fits(line->variant, device, problem, why);
 }
 
-/** Whether one may stand for the other by the size of a batch. */
+/** Returns whether one kernel may replace the other for batches of some sizes. */
 static bool agree(const qni_variant *one, const qni_variant *other, qni_reason *why) {
     if (one == other || (one->config.bits && one->config.bits == other->config.bits))
         return true;
     return qni_no(why, "a row has other bits by %s, which takes the other batches", other->name);
 }
 
-/** What is taken for batches of any size. */
+/** Returns the choice for batches of any size. */
 static choice choose_for_all(const qni_op *op, const qn_device *device, const void *problem,
                              const qni_tune_line *line) {
     if (line && can_follow(line, device, problem, nullptr))
@@ -284,8 +285,8 @@ static choice choose_for_all(const qni_op *op, const qn_device *device, const vo
     return (choice){cheapest < 0 ? nullptr : &op->variants[cheapest], nullptr};
 }
 
-/** A line for batches of some sizes may only choose what gives a row the bits that it has in those
- *  of others. */
+/** Chooses for a batch by a line for batches of some sizes. The line may only choose a kernel that
+ *  gives a row the bits that it has in batches of other sizes. */
 static choice choose_for_batch(const qni_tune_line *line, const qn_device *device,
                                const void *problem, choice for_all, qni_reason *why) {
     const bool is_followed =
@@ -301,7 +302,7 @@ static choice choose(const qni_op *op, const qn_device *device, const void *prob
                : for_all;
 }
 
-/** Which lines were not followed, and why. */
+/** Writes which lines were not followed, and why. */
 static void put_refusals(const qni_op *op, const qn_device *device, const void *problem,
                          const qni_tuned *tuned, char *text, size_t room) {
     const choice for_all = choose_for_all(op, device, problem, tuned->all);
@@ -357,12 +358,12 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
 
 // ---- names in the environment
 
-/** Whether `length` bytes of `name` are that word. */
+/** Returns whether `length` bytes of `name` are the word. */
 static bool is_word(const char *name, size_t length, const char *word) {
     return strlen(word) == length && strncmp(name, word, length) == 0;
 }
 
-/** Null-terminated. */
+/** All ops, null-terminated. */
 static const qni_op *const *all_ops = (const qni_op *const[]){nullptr};
 
 void qni_choice_set_ops(const qni_op *const *ops) {
@@ -387,7 +388,7 @@ const qni_variant *qni_variant_find(const qni_op *op, const char *name, size_t l
     return nullptr;
 }
 
-/** Kernels are called OP.NAME. */
+/** Returns whether a name is a kernel's, OP.NAME. */
 static bool is_kernel(const char *name, size_t length) {
     const char *dot = memchr(name, '.', length);
     const qni_op *op = dot ? qni_op_find(name, (size_t)(dot - name)) : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environment variables: all of them, read once. docs/env.md tells users the same.
+// Environment variables: all are read here, once. docs/env.md describes them.
 #include "runtime.h"
 
 #include <pthread.h>
@@ -11,13 +11,15 @@ enum { DEFAULT_TIMEOUT_S = 600 };
 static qni_env env;
 static pthread_once_t env_once = PTHREAD_ONCE_INIT;
 
-/** What was allocated for a variable; "" if that failed, which no caller may take for unset. */
+/** Returns a variable's allocated copy; "" if allocation failed, which env.lacks_memory notes, so
+ *  that nobody takes it for unset. */
 static const char *kept(char *copy) {
     env.lacks_memory |= !copy;
     return copy ? copy : "";
 }
 
-/** A copy that later changes of the environment cannot pull away; "" if unset. */
+/** Returns a copy, which later changes of the environment do not affect; "" if the variable is
+ *  unset. */
 static const char *text_of(const char *name) {
     const char *value = getenv(name);
     return value && *value ? kept(strdup(value)) : "";
@@ -83,14 +85,14 @@ static unsigned log_topics_of(const char *name) {
     return bits;
 }
 
-/** QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else ~/.cache/quern; "" where there is no home at
- * all. */
+/** Returns QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else ~/.cache/quern; "" if there is no
+ *  home. */
 static const char *cache_dir(void) {
     const char *set = text_of("QUERN_CACHE_DIR");
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (*set)
         return set;
-    // The XDG specification has a relative XDG_CACHE_HOME ignored.
+    // The XDG specification says that a relative XDG_CACHE_HOME is ignored.
     if (base && *base == '/')
         return joined(base, "/quern");
     if (home && *home)
@@ -118,7 +120,7 @@ static void read_all(void) {
     env.no_jit = flag_of("QUERN_NO_JIT");
     env.batch_invariant = flag_of("QUERN_BATCH_INVARIANT");
     env.validate = flag_of("QUERN_VALIDATE");
-    // Both are the HIP runtime's own: any value but 0 asks for it.
+    // Both variables are the HIP runtime's own: any value but 0 makes launches wait.
     const char *serialize = text_of("AMD_SERIALIZE_KERNEL"),
                *blocking = text_of("HIP_LAUNCH_BLOCKING");
     env.serialize_kernel =

@@ -4,11 +4,12 @@
 
 #include <string.h>
 
-// Long enough for every kernel's reason or the first screen of a compiler's complaint.
+// A message has room for every kernel's reason, or for the first screen of a compiler's complaint.
 static thread_local char last_error[4096];
 
 qn_status qni_fail(qn_status status, const char *format, ...) {
-    // Arguments may point into last_error (a message that quotes the one below it), hence the copy.
+    // Arguments may point into last_error, as in a message that quotes the one before, hence the
+    // copy.
     char text[sizeof last_error];
     va_list args;
     va_start(args, format);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log: one line a message to stderr, and only of the topics that QUERN_LOG names.
+// The log: one line on stderr for each message, of the topics that QUERN_LOG names alone.
 #include "runtime.h"
 
 #include <string.h>

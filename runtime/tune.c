@@ -66,8 +66,8 @@ static qn_status read_open_file(int fd, file *f) {
     return QN_OK;
 }
 
-/** The caller frees f->text, also after an error. A pipe is opened at once: it would be waited
- *  for. */
+/** Reads a file. The caller frees f->text, also after an error. O_NONBLOCK is for a pipe, whose
+ *  writer the call would wait for. */
 static qn_status read_file(file *f) {
     const int fd = open(f->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
@@ -127,7 +127,7 @@ static void report_line(const walk *w, const qni_tune_line *line, const char *co
                              .comment = text});
 }
 
-/** Keeps a line that some problem can get to. */
+/** Keeps a line, which some problem must be able to reach. */
 static bool add_line(table *t, const qni_tune_line *line, qni_tune_fault *fault) {
     for (int i = 0; i < t->num_lines; i++)
         if (qni_tune_line_covers(&t->lines[i], line)) {
@@ -164,7 +164,7 @@ static qn_status take_header(walk *w, bool *is_good) {
     size_t length = 0;
     char fault[256];
     next_line(w, &text, &length);
-    w->number = 1; // of an empty file, too
+    w->number = 1; // also for an empty file
     *is_good = length == strlen(header) && memcmp(text, header, length) == 0;
     if (*is_good)
         return QN_OK;
@@ -199,7 +199,7 @@ static qn_status walk_lines(walk *w, table *t) {
 }
 static_assert(QNI_TUNE_MAX_LINES == 10000, "as the message says");
 
-/** Reads a table; its lines are the caller's to free, also after an error. */
+/** Reads a table. The caller frees its lines, also after an error. */
 static qn_status read_table(const char *path, qn_tune_fn each, void *context, table *t) {
     file f = {.path = path};
     walk w = {.file = &f, .each = each, .context = context};
@@ -217,7 +217,7 @@ out:
     return st;
 }
 
-// ---- the table that calls go by
+// ---- the table that calls follow
 
 static table used;
 static qn_status used_status;

@@ -9,7 +9,7 @@ typedef struct word {
     int length;
 } word;
 
-/** What is left of a line. */
+/** The rest of a line. */
 typedef struct rest {
     const char *at, *end;
 } rest;
@@ -25,7 +25,8 @@ __attribute__((format(printf, 2, 3))) static bool refuse(qni_tune_fault *fault, 
 
 // ---- bytes
 
-/** Bytes of the UTF-8 character that begins at s, of `left` bytes; 0: it is none. */
+/** Returns the bytes of the UTF-8 character that begins at s, where `left` bytes exist; 0: it is no
+ *  character. */
 static size_t utf8_length(const uint8_t *s, size_t left) {
     const size_t length = *s < 0x80 ? 1 : *s < 0xC2 ? 0 : *s < 0xE0 ? 2 : *s < 0xF0 ? 3 : 4;
     if (length == 0 || length > left || *s > 0xF4)
@@ -33,7 +34,7 @@ static size_t utf8_length(const uint8_t *s, size_t left) {
     for (size_t i = 1; i < length; i++)
         if ((s[i] & 0xC0) != 0x80)
             return 0;
-    // Overlong forms, surrogates, and what is beyond U+10FFFF.
+    // Overlong forms, surrogates, and numbers beyond U+10FFFF are bad.
     const bool is_bad = length > 2 && ((*s == 0xE0 && s[1] < 0xA0) || (*s == 0xED && s[1] > 0x9F) ||
                                        (*s == 0xF0 && s[1] < 0x90) || (*s == 0xF4 && s[1] > 0x8F));
     return is_bad ? 0 : length;
@@ -65,8 +66,8 @@ static void skip_blanks(rest *r) {
         r->at++;
 }
 
-/** The next word, which blanks end; of no length at the end of the line or where a comment
- *  begins. */
+/** Returns the next word, which blanks end; its length is 0 at the end of the line or where a
+ *  comment begins. */
 static word next_word(rest *r) {
     skip_blanks(r);
     word w = {r->at, 0};
@@ -133,7 +134,7 @@ static bool read_name(word name, const qni_tune_line *line, int *value, qni_tune
                   name.length > 64 ? 64 : name.length, name.text, line->op->name, known);
 }
 
-/** The whole word as a number. */
+/** Reads the whole word as a number. */
 static bool read_number(word w, int64_t *number) {
     *number = 0;
     for (int i = 0; i < w.length; i++)
@@ -143,7 +144,7 @@ static bool read_number(word w, int64_t *number) {
     return w.length > 0;
 }
 
-/** N, LOW..HIGH or LOW.. */
+/** Reads N, LOW..HIGH or LOW... */
 static bool read_numbers(word w, const char *name, qni_tune_range *range, qni_tune_fault *fault) {
     const char *dots = memmem(w.text, (size_t)w.length, "..", 2);
     const word low = {w.text, dots ? (int)(dots - w.text) : w.length};
@@ -175,7 +176,7 @@ static bool read_one_of(word w, const qni_key *key, qni_tune_range *range, qni_t
                   w.text, known);
 }
 
-/** Keeps ranges by rising value. */
+/** Adds a range; ranges are kept by rising value. */
 static bool add_range(qni_tune_line *line, qni_tune_range range, qni_tune_fault *fault) {
     int i = line->num_ranges;
     for (; i > 0 && line->ranges[i - 1].value >= range.value; i--) {
@@ -217,7 +218,7 @@ static bool read_conditions(rest *r, qni_tune_line *line, qni_tune_fault *fault)
 
 // ---- KERNEL
 
-/** The first of its names that belongs to the batch. */
+/** Returns the first of the line's names that belongs to the batch. */
 static const char *batch_name(const qni_tune_line *line) {
     int i = 0;
     while (!key_of(line->op, line->ranges[i].value)->is_of_batch)
@@ -274,7 +275,7 @@ qni_tune_kind qni_tune_line_read(const char *text, size_t length, qni_tune_line 
         return QNI_TUNE_NOTHING;
     if (!read_line(&r, line, fault))
         return QNI_TUNE_REFUSED;
-    if (r.at < r.end) // at its #
+    if (r.at < r.end) // a comment begins here
         r.at++;
     skip_blanks(&r);
     *comment = r.at;

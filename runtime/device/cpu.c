@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU as a device: what the processor can do, plain memory, streams that run in order on the
+// The CPU as a device: the processor's features, plain memory, streams that run in order on the
 // caller.
 //
 // A CPU stream holds no queue: each call does its work before it returns, on the caller and the
@@ -28,8 +28,9 @@ static uint64_t read_xcr0(void) {
     return (uint64_t)high << 32 | low;
 }
 
-/** Instructions that kernels may use: the processor has them and the system saves their registers.
- * Bits as in the CPUID instruction's description (Intel SDM volume 2A, AMD APM volume 3). */
+/** Returns the instructions that kernels may use: the processor has them and the system saves their
+ *  registers. Bits as in the CPUID instruction's description (Intel SDM volume 2A, AMD APM volume
+ *  3). */
 static uint64_t cpu_features(void) {
     unsigned a, b, c, d, b7, c7, d7, a71, unused;
     uint64_t has = 0;
@@ -97,7 +98,7 @@ static int64_t memory_bytes(void) {
     return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/** Peak clock as Linux tells it; 0 where it does not (most virtual machines). */
+/** Returns the peak clock that Linux tells; 0 if it tells none, as on most virtual machines. */
 static int32_t clock_khz(void) {
     int32_t khz = 0;
     FILE *f = fopen("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "re");

@@ -10,7 +10,7 @@ static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static qn_device
     *open_devices; // under devices_lock, like every device's reference count going to zero
 
-/** A spec taken apart and written in its one canonical form. */
+/** The parts of a spec, and the spec in its canonical form. */
 typedef struct parsed_spec {
     qn_status (*open)(qn_device *device, const char *arg);
     char text[48];   // "sim:gfx942:2"
@@ -24,7 +24,8 @@ static qn_status bad_spec(const char *spec, const char *fault) {
         fault);
 }
 
-/** A decimal number of at most four digits without sign or leading zeros; -1 if text is none. */
+/** Reads a decimal number of at most four digits, without sign or leading zeros; -1 if text is no
+ *  such number. */
 static int parse_index(const char *text) {
     const size_t digits = strspn(text, "0123456789");
     if (digits == 0 || digits > 4 || text[digits] || (digits > 1 && *text == '0'))
@@ -32,7 +33,7 @@ static int parse_index(const char *text) {
     return atoi(text);
 }
 
-/** hip:N or cuda:N, N 0 if it is left out. */
+/** Parses hip:N or cuda:N; N is 0 if it is left out. */
 static qn_status parse_gpu(parsed_spec *out, const char *spec, const char *kind, const char *arg) {
     const int index = *arg ? parse_index(arg) : 0;
     if (index < 0)
@@ -139,8 +140,8 @@ static qn_status open_spec(qn_device **out, const char *spec) {
     return st;
 }
 
-/** The first real GPU, else the CPU. Why it is not the GPU is in the log: a fallback is never
- * silent. */
+/** Opens the first real GPU, else the CPU. The log says why it is not the GPU, so that a fallback
+ *  is never silent. */
 static qn_status open_auto(qn_device **out) {
     const char *wanted = qni_env_get()->device;
     if (*wanted && strcmp(wanted, "auto") != 0)
@@ -150,7 +151,7 @@ static qn_status open_auto(qn_device **out) {
         if (qni_is_backend_disabled(gpus[i][0]))
             continue;
         const qn_status st = open_spec(out, gpus[i][1]);
-        if (st == QN_OK || st == QN_E_IO) // the second: whether there is a driver is not known
+        if (st == QN_OK || st == QN_E_IO) // QN_E_IO: it is not known whether there is a driver
             return st;
         qni_log(QNI_LOG_KERNEL, "device auto: not %s: %s", gpus[i][1], qn_last_error());
     }
@@ -190,7 +191,8 @@ void qn_device_close(qn_device *device) {
     pthread_mutex_unlock(&devices_lock);
 }
 
-/** Gives as much of the info as the caller's struct, perhaps of another version, has room for. */
+/** Copies as much of the info as the caller's struct, which may be of another version, has room
+ *  for. */
 static void copy_info(qn_device_info *to, size_t room, const qn_device_info *from) {
     memcpy(to, from, room < sizeof *from ? room : sizeof *from);
     to->struct_size = room;
@@ -214,16 +216,16 @@ DLDevice qn_device_id(const qn_device *device) {
     return device ? device->id : (DLDevice){};
 }
 
-/** Where qn_device_list puts what it finds. */
+/** Where qn_device_list puts the devices that it finds. */
 typedef struct device_list {
     char *infos; // null: only count
     size_t room; // of one info
     int32_t capacity, count;
-    qn_status st; // not QN_OK: the host lacks memory, and what is listed is not all
+    qn_status st; // not QN_OK: the host lacks memory, and the list is not complete
 } device_list;
 
-/** Opens a device to look at it. False if there is none; a device that cannot be used, as a GPU
- *  whose memory is in use, is passed over. */
+/** Opens a device to list it. Returns false if there is no such device. A device that cannot be
+ *  used, such as a GPU whose memory is in use, is passed over. */
 static bool list_one(device_list *list, const char *spec) {
     qn_device *device = nullptr;
     const qn_status st = open_spec(&device, spec);
@@ -240,8 +242,8 @@ static bool list_one(device_list *list, const char *spec) {
     return true;
 }
 
-/** The simulated GPU makes a first device of any architecture when asked; QUERN_SIM may ask for
- *  more. */
+/** Lists the simulated devices of a target. The simulated GPU makes a first device of any
+ *  architecture when asked; QUERN_SIM may ask for more. */
 static void list_simulated(device_list *list, const qni_target *target) {
     char spec[48];
     pthread_mutex_lock(&devices_lock);
@@ -273,8 +275,8 @@ static void list_all_simulated(device_list *list) {
 }
 
 static void list_all(device_list *list) {
-    // Made before any GPU is counted: where the simulator stands in for the real driver, they are
-    // GPUs of hip as well.
+    // Simulated devices are made before any GPU is counted, because they are GPUs of hip as well if
+    // the simulator stands in for the real driver.
     device_list made = {};
     list_all_simulated(&made);
     list->st = made.st;

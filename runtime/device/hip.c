@@ -36,8 +36,8 @@ static bool take_functions(hip_api *api, const char **missing) {
     return true;
 }
 
-/** Takes the library's functions into *api; a library without one of them is not the driver that it
- * seems. */
+/** Takes the library's functions into *api. A library without one of them is not the driver that it
+ *  seems. */
 static qn_status open_driver(hip_api *api, void *handle, const char *path) {
     hip_api opened = {.handle = handle};
     const char *missing = nullptr;
@@ -53,7 +53,7 @@ static qn_status open_driver(hip_api *api, void *handle, const char *path) {
 /** Why a library was not opened. */
 typedef struct open_fault {
     char text[256];
-    bool is_memory; // it may be good
+    bool is_memory; // the library may be good
 } open_fault;
 
 static void *open_library(const char *path, int flags, open_fault *why) {
@@ -84,8 +84,8 @@ static qn_status open_real_driver(hip_api *api) {
     if (*chosen)
         return open_named(api, "hip: QUERN_HIP_LIBRARY", chosen);
     open_fault why;
-    // First what the process already has (PyTorch brings its own), so that there is only one driver
-    // in it.
+    // A driver that the process has already (PyTorch brings its own) comes first, so that the
+    // process has only one.
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             const int flags = RTLD_NOW | (pass == 0 ? RTLD_NOLOAD : 0);
@@ -100,7 +100,8 @@ static qn_status open_real_driver(hip_api *api) {
                    "install ROCm, or set QUERN_HIP_LIBRARY");
 }
 
-/** The folder of the file that this code was loaded from; false if it cannot be told. */
+/** Finds the folder of the file that this code was loaded from. Returns false if it is not
+ *  known. */
 static bool own_folder(char *folder, size_t room) {
     Dl_info found;
     if (!dladdr((const void *)own_folder, &found) || !found.dli_fname)
@@ -134,8 +135,8 @@ static qn_status open_sim_driver(hip_api *api) {
                    folder);
 }
 
-/** The message of a failed driver call, and its status. Bring the call's name and what it was
- * about. */
+/** Makes the message of a failed driver call, and returns its status. `format` has the call's name
+ *  and what it was about. */
 __attribute__((format(printf, 3, 4))) static qn_status failed(const hip_api *api, hipError_t error,
                                                               const char *format, ...) {
     char call[256];
@@ -158,8 +159,8 @@ static const hip_state *state_of(const qn_device *device) {
     return device->state;
 }
 
-/** Makes the device current. *before is the one to be made current again by leave(), -1 if none
- *  need be. */
+/** Makes the device current. *before becomes the device that leave() makes current again, -1 if
+ *  there is none. */
 static hipError_t enter(const qn_device *device, int *before) {
     const hip_state *state = state_of(device);
     hipError_t e = state->api->GetDevice(before);
@@ -174,7 +175,7 @@ static void leave(const qn_device *device, int before) {
         state_of(device)->api->SetDevice(before);
 }
 
-/** Calls a driver function on the device; the value is its hipError_t. */
+/** Calls a driver function on the device. The value is the call's hipError_t. */
 #define ON_DEVICE(device, function, ...)                                                           \
     ({                                                                                             \
         int before_;                                                                               \
@@ -212,7 +213,7 @@ static qn_status copy(qn_stream *stream, void *dst, const void *src, int64_t byt
                                 [QNI_COPY_ON_DEVICE] = hipMemcpyDeviceToDevice};
     TRY_ON(stream->device, MemcpyAsync, (dst, src, (size_t)bytes, kinds[kind], stream->native),
            " of %ld bytes", (long)bytes);
-    // The host side is the caller's again when the call returns.
+    // The caller may reuse the host's side when the call returns.
     return kind == QNI_COPY_ON_DEVICE ? QN_OK : stream_sync(stream);
 }
 
@@ -372,8 +373,8 @@ qn_status qni_hip_open(qn_device *device, const char *arg) {
     return st;
 }
 
-/** Looks for the n-th device of that architecture (n from 1). *ordinal is the driver's number of
- *  it, -1 if there are fewer; *count is how many there are, up to the n-th. */
+/** Looks for the n-th device of an architecture (n from 1). *ordinal becomes the driver's number of
+ *  it, -1 if there are fewer; *count becomes the number of such devices, up to the n-th. */
 static qn_status find_nth(const hip_api *api, const qni_target *target, int n, int *ordinal,
                           int *count, hip_properties *properties) {
     int devices;
@@ -399,7 +400,7 @@ int qni_sim_count(const qni_target *target) {
     return count;
 }
 
-/** Adds a device of that architecture to the simulated GPU's library. */
+/** Adds a device of the target to the simulated GPU's library. */
 static qn_status add_sim_device(const hip_api *api, const qni_target *target) {
     char options[64];
     if (!api->configure)
@@ -440,7 +441,7 @@ qn_status qni_sim_open(qn_device *device, const char *arg) {
                        target->name, n);
     QN_TRY(open_ordinal(device, &sim_driver, ordinal, &properties));
     snprintf(device->info.spec, sizeof device->info.spec, "sim:%s", arg);
-    // Ids of this process: 1000 and up, a hundred for each architecture.
+    // Ids in this process are 1000 and up, a hundred for each architecture.
     device->id = (DLDevice){kDLROCM, 1000 + 100 * (int32_t)(target - qni_targets) + n - 1};
     device->info.is_modelled = 1;
     return st;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between places in host memory. Large ones are shared among the CPU device's threads and
-// written past the caches, so that a line is not first read from memory only to be overwritten.
+// Copies between places in host memory. The CPU device's threads share large copies and write them
+// past the caches, so that a line is not first read from memory only to be overwritten.
 #include "../runtime.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static void copy_part(void *context, int64_t i) {
         for (size_t k = 0; k < sizeof line / sizeof *line; k++)
             __builtin_nontemporal_store(line[k], (chunk *)(c->to + at) + k);
     }
-    __atomic_thread_fence(__ATOMIC_SEQ_CST); // such stores are ordered by nothing less
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); // nothing less orders stores past the caches
 }
 
 void qni_copy_host(void *to, const void *from, int64_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, streams, events and copies: arguments checked here, the work done by the device's
-// backend.
+// Memory, streams, events and copies: this file checks arguments, and the device's backend does the
+// work.
 #include "../runtime.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static void copy_strided(const DLTensor *dst, const DLTensor *src, int dim, char
         return;
     }
     const int64_t count = src->shape[dim];
-    // Of a dimension of one index any stride may be given.
+    // A dimension of one index may have any stride.
     const int64_t to_step = count > 1 ? qni_stride(dst, dim) * bytes : bytes;
     const int64_t from_step = count > 1 ? qni_stride(src, dim) * bytes : bytes;
     if (dim == src->ndim - 1 && to_step == bytes && from_step == bytes) {
@@ -110,7 +110,7 @@ static qn_status copy_on_host(DLTensor *dst, const DLTensor *src, int64_t bytes)
     return QN_OK;
 }
 
-/** One side on the device. A strided host side goes through a contiguous one. */
+/** Copies with one side on the device. A strided host side goes through a contiguous copy. */
 static qn_status copy_across(qn_stream *stream, DLTensor *dst, const DLTensor *src, int64_t bytes) {
     const qni_backend *backend = stream->device->backend;
     const DLTensor *host = is_host(dst) ? dst : src;

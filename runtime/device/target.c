@@ -18,7 +18,7 @@ const qni_target *qni_target_find(const char *name, size_t length) {
     return nullptr;
 }
 
-/** Targets whose images others run as well: the generic ones, as LLVM's AMDGPUUsage lists their
+/** Returns the generic target whose images a target runs as well, as LLVM's AMDGPUUsage lists its
  *  members. */
 static const char *generic_name(const char *arch, size_t length) {
     static const struct {
@@ -41,7 +41,7 @@ const qni_target *qni_target_generic(const qni_target *target) {
 }
 
 const qni_target *qni_target_of_capability(int major, int minor) {
-    // PTX of sm_90a runs on 9.0 alone; plain targets run on all that came later.
+    // PTX of sm_90a runs on 9.0 alone; PTX of plain targets runs on all later GPUs.
     const char *name = major == 9 && minor == 0 ? "sm_90a" : major >= 8 ? "sm_80" : "";
     return qni_target_find(name, strlen(name));
 }
@@ -58,7 +58,8 @@ const qni_target *qni_target_of_arch(const char *gcn_arch) {
     return name ? qni_target_find(name, strlen(name)) : nullptr;
 }
 
-/** "sm_90", "sm_120": of a compute capability that there are images for. */
+/** Returns whether a name such as "sm_90" or "sm_120" is of a compute capability that has
+ *  images. */
 static bool is_nvidia_arch(const char *name, size_t length) {
     int capability = 0;
     if (length < 5 || length > 6 || strncmp(name, "sm_", 3) != 0)

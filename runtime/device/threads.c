@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// pthreadpool orders what passes through it, but is not built for ThreadSanitizer, which must be
-// told.
+// pthreadpool orders what passes through it, but is not built for ThreadSanitizer, so the code
+// below tells the sanitizer.
 #if __has_feature(thread_sanitizer)
 #include <sanitizer/tsan_interface.h>
 #define TELL_RELEASE(address) __tsan_release(address)
@@ -22,7 +22,7 @@
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static _Atomic(pthreadpool_t) pool;
-static atomic_int num_threads; // of the pool, or wanted as long as there is none; 0: not asked yet
+static atomic_int num_threads;      // of the pool or, before it exists, wanted; 0: not asked yet
 static thread_local bool is_inside; // this thread is running a body: a nested call runs serially
 
 static int count_processors(void) {
@@ -45,8 +45,9 @@ int qni_num_threads(void) {
     return known;
 }
 
-/** The parent's worker threads do not exist in the child, and a pool without them would wait
- * forever. Its memory is left behind: freeing it would join those threads. */
+/** Forgets the pool in a forked child, which lacks the parent's worker threads; the pool would wait
+ *  for them for ever. The pool's memory is left behind, because freeing it would join those
+ *  threads. */
 static void forget_pool(void) {
     atomic_store(&pool, nullptr);
     atomic_store(&num_threads, 0);
@@ -64,8 +65,8 @@ static void *pass(void *gate) {
     return nullptr;
 }
 
-/** How many of the wanted threads can be had beside this one, all at once; they are gone again on
- *  return. */
+/** Returns how many of the wanted threads can exist beside this one at one time. It makes them, and
+ *  they have ended on return. */
 static int count_possible(int wanted) {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_t *threads = calloc((size_t)wanted, sizeof *threads);
@@ -82,9 +83,9 @@ static int count_possible(int wanted) {
     return made;
 }
 
-// pthreadpool takes for granted that threads can be made, and waits for ever for one that was not.
-// So as many are made before, and the pool is made by a thread of its own, which is given up where
-// somebody else took the last ones meanwhile.
+// pthreadpool assumes that threads can be made, and waits for ever for one that was not made. So as
+// many threads are tried before, and a thread of its own makes the pool; it is given up if somebody
+// else took the last threads meanwhile.
 
 enum { POOL_TIMEOUT_S = 5 };
 
@@ -93,7 +94,7 @@ typedef struct attempt {
     pthread_cond_t changed;
     pthread_t maker;
     size_t threads;
-    pthreadpool_t made; // null where memory is lacking
+    pthreadpool_t made; // null if memory is lacking
     bool is_done, is_given_up;
 } attempt;
 
@@ -103,7 +104,7 @@ static void attempt_free(attempt *a) {
     free(a);
 }
 
-/** Makes the pool. Who comes late, after it was given up, clears away. */
+/** Makes the pool. If it was given up meanwhile, the late thread frees everything. */
 static void *attempt_run(void *argument) {
     attempt *a = argument;
     pthreadpool_t made = pthreadpool_create(a->threads);
@@ -137,8 +138,8 @@ static attempt *attempt_begin(int threads) {
     return nullptr;
 }
 
-/** Waits for the pool; false if it was given up: then those of its threads that were made sleep
- *  until the process ends. */
+/** Waits for the pool. Returns false if it was given up; those of its threads that were made then
+ *  sleep until the process ends. */
 static bool attempt_end(attempt *a, pthreadpool_t *out) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -160,19 +161,20 @@ static bool attempt_end(attempt *a, pthreadpool_t *out) {
     return true;
 }
 
-/** A pool of as many threads as can be had; where that is fewer than wanted, half of them are left
- *  to whoever shares the limit. Null where memory is lacking. */
+/** Makes a pool of as many threads as can be had. If they are fewer than wanted, it leaves half of
+ *  them to others who share the limit. Returns null if memory is lacking. */
 static pthreadpool_t make_pool(void) {
     const int wanted = qni_num_threads();
     const int possible =
-        count_possible(wanted); // beside the caller: the pool's others and its maker
+        count_possible(wanted); // beside the caller: the pool's other threads, and the thread that
+                                // makes the pool
     int threads = possible < wanted ? 1 + possible / 2 : wanted;
     pthreadpool_t made = nullptr;
     for (attempt *a; threads > 1; threads /= 2)
         if ((a = attempt_begin(threads)) && attempt_end(a, &made))
             break;
     if (threads == 1)
-        made = pthreadpool_create(1); // the caller alone: no other is made
+        made = pthreadpool_create(1); // the caller alone; no other thread is made
     if (made)
         atomic_store(&num_threads, threads);
     if (threads < wanted)
@@ -183,7 +185,7 @@ static pthreadpool_t make_pool(void) {
     return made;
 }
 
-/** The pool; null where memory for it is lacking, which pthreadpool takes as "run on the
+/** Returns the pool; null if memory for it is lacking, which pthreadpool takes as "run on the
  *  caller". */
 static pthreadpool_t get_pool(void) {
     pthreadpool_t found = atomic_load_explicit(&pool, memory_order_acquire);

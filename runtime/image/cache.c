@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk cache of JIT-built images: an entry is whole, sound and the user's own, or it is not
-// there.
+// The disk cache of JIT-built images. An entry is whole, sound and the user's own, or it counts as
+// absent.
 //
 // Many processes share the folder. Readers take no lock: an entry appears by rename, complete or
 // not at all. Writers of one entry take turns by a lock on one byte of the file ".lock", which the
-// kernel releases when a process dies. What a killed writer left has the entry's one temporary name
-// and is replaced by the next.
+// kernel releases when a process dies. A killed writer's file has the entry's only temporary name,
+// and the next writer replaces it.
 #include "cache.h"
 
 #include <quern/cache.h>
@@ -26,7 +26,7 @@
 #define PARTIAL ".partial." // before an entry's name while it is written
 #define LOCK_FILE ".lock"
 
-/** What stands before the payload. Little-endian, as every host of this library is. */
+/** The header before the payload. It is little-endian, as every host of this library is. */
 typedef struct entry_header {
     char magic[8];
     uint64_t bytes; // of the payload
@@ -56,7 +56,7 @@ static bool make_folders(const char *path) {
     return mkdir(part, 0700) == 0 || errno == EEXIST;
 }
 
-/** Null if only this user can write it, else what is wrong. */
+/** Returns null if only this user can write the file, else what is wrong. */
 static const char *distrust(const struct stat *s) {
     if (s->st_uid != geteuid())
         return "it belongs to another user";
@@ -99,7 +99,7 @@ void qni_cache_name(char *out, size_t room, const char *image, const char *targe
              (unsigned long)key.low);
 }
 
-/** Removes a file, or a folder that stands in its place, if that is empty. */
+/** Removes a file, or an empty folder that stands in its place. */
 static int remove_name(int folder, const char *name) {
     const int failed = unlinkat(folder, name, 0);
     return failed && errno == EISDIR ? unlinkat(folder, name, AT_REMOVEDIR) : failed;
@@ -107,7 +107,8 @@ static int remove_name(int folder, const char *name) {
 
 // ---- reading
 
-/** A pipe, which is no entry, is opened at once; one without a writer would be waited for. */
+/** Opens an entry. O_NONBLOCK is for a pipe, which is no entry: without it the call would wait for
+ *  a writer. */
 static int open_entry(const qni_cache *cache, const char *name) {
     return openat(cache->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
@@ -125,7 +126,7 @@ static bool read_all(int fd, void *to, size_t bytes) {
     return true;
 }
 
-/** Reads an open entry; null and *data if it is sound, else what is wrong with it. */
+/** Reads an open entry. Returns null, and *data, if it is sound, else what is wrong with it. */
 static const char *read_entry(int fd, const qni_cache_key *key, void **data, size_t *bytes) {
     struct stat s;
     entry_header header;
@@ -184,8 +185,8 @@ bool qni_cache_lock(qni_cache *cache, qni_cache_key key, int wait_ms) {
                           O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    // A byte of the (empty) file for each key. The lock is the descriptor's, so threads exclude
-    // each other too.
+    // Each key locks a byte of the (empty) file. The lock belongs to the descriptor, so threads
+    // exclude each other too.
     struct flock byte = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)(key.low >> 2), .l_len = 1};
     constexpr int step_ms = 10;
@@ -224,7 +225,7 @@ static bool write_entry(int fd, const entry_header *header, const void *data) {
            fsync(fd) == 0;
 }
 
-/** Gives a whole entry its name, which replaces all but a folder. */
+/** Gives a whole entry its name, and replaces what has the name, save a folder. */
 static bool put_in_place(const qni_cache *cache, const char *partial, const char *name,
                          int *error) {
     if (renameat(cache->folder, partial, cache->folder, name) == 0 ||
@@ -246,7 +247,7 @@ bool qni_cache_store(qni_cache *cache, const char *name, qni_cache_key key, cons
                            .sum_high = sum.high64};
     memcpy(header.magic, magic, sizeof magic);
     snprintf(partial, sizeof partial, PARTIAL "%s", name);
-    // What a killed writer left: the lock says that none is at work.
+    // Removes what a killed writer left; the lock says that no writer is at work.
     remove_name(cache->folder, partial);
     int fd =
         openat(cache->folder, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -277,8 +278,8 @@ static bool is_entry(const char *name) {
     return *name != '.' && ends_with(name, SUFFIX);
 }
 
-/** What the cache wrote, finished or not. The lock stays: who holds it must keep excluding the
- *  next. */
+/** Returns whether the cache wrote a file, finished or not. The lock's file is not removed: its
+ *  holder must go on excluding others. */
 static bool is_ours(const char *name) {
     return is_entry(name) ||
            (strncmp(name, PARTIAL, strlen(PARTIAL)) == 0 && ends_with(name, SUFFIX));
@@ -299,7 +300,7 @@ qn_status qn_cache_path(char *buf, size_t room) {
     return QN_OK;
 }
 
-/** Opens the folder to look at it. *exists false: there is nothing to see. */
+/** Opens the folder to look at it. *exists becomes false if there is no folder. */
 static qn_status open_view(qni_cache *cache, bool *exists) {
     const char *path = qni_env_get()->cache_dir;
     if (qni_env_get()->lacks_memory)

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OLDEST_CLANG = 22, MAX_ANSWER_S = 60 }; // the second: for --version
+enum { OLDEST_CLANG = 22, MAX_ANSWER_S = 60 }; // MAX_ANSWER_S: for --version
 
 // ---- running a program
 
@@ -26,7 +26,7 @@ static int64_t now_ms(void) {
     return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
-/** Whether there is something to read, or the end, before the time is up. */
+/** Returns whether there is something to read, or the end, before the time is up. */
 static bool can_read(int fd, int64_t until_ms) {
     for (int64_t left; (left = until_ms - now_ms()) > 0;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -36,8 +36,8 @@ static bool can_read(int fd, int64_t until_ms) {
     return false;
 }
 
-/** Reads until the writers are gone or the time is up; what does not fit is read and dropped, so
- *  that they never block. */
+/** Reads until the writers are gone or the time is up. Output that does not fit is read and
+ *  dropped, so that writers never block. */
 static void drain(int fd, int64_t until_ms, char *output, size_t room) {
     char rest[4096];
     size_t used = 0;
@@ -55,8 +55,8 @@ static void drain(int fd, int64_t until_ms, char *output, size_t room) {
     output[used] = 0;
 }
 
-/** Waits for the program; kills it, and what it has started, when the time is up. ETIME if that was
- *  needed, or another errno. */
+/** Waits for the program. Kills it, and all that it has started, when the time is up. Returns 0,
+ *  ETIME if it was killed, or another errno. */
 static int wait_for(pid_t child, int64_t until_ms, int *exit_code) {
     int status, error = 0;
     for (pid_t ended; (ended = waitpid(child, &status, error ? 0 : WNOHANG)) != child;) {
@@ -74,14 +74,14 @@ static int wait_for(pid_t child, int64_t until_ms, int *exit_code) {
 }
 
 /** Starts the program with stdin empty and both outputs into `fd`, in a process group of its own,
- *  so that all of it can be killed. The value is an errno. */
+ *  so that the whole group can be killed. Returns an errno. */
 static int start(pid_t *child, char *const *argv, char *const *environment, int fd) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     int error = posix_spawn_file_actions_init(&actions);
     if (error)
         return error;
-    posix_spawnattr_init(&attributes); // neither this nor the group can fail on Linux
+    posix_spawnattr_init(&attributes); // neither this call nor setting the group can fail on Linux
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (!error)
@@ -95,8 +95,8 @@ static int start(pid_t *child, char *const *argv, char *const *environment, int 
     return error;
 }
 
-/** Whether a variable would change what clang makes, which the cache's key could not know; or is
- *  TMPDIR. */
+/** Returns whether a variable is kept from clang: it would change clang's output, which the cache's
+ *  key cannot know; or it is TMPDIR, which is set anew. */
 static bool is_kept_from_clang(const char *variable) {
     static const char *const names[] = {
         "TMPDIR=", "CPATH=", "C_INCLUDE_PATH=", "COMPILER_PATH=", "CCC_OVERRIDE_OPTIONS="};
@@ -106,7 +106,8 @@ static bool is_kept_from_clang(const char *variable) {
     return false;
 }
 
-/** This process's environment with another TMPDIR; the caller frees it. Null: out of memory. */
+/** Returns this process's environment with another TMPDIR; the caller frees it. Null: out of
+ *  memory. */
 static char **environment_with(char *tmp_variable) {
     size_t count = 0, used = 0;
     while (environ[count])
@@ -122,7 +123,7 @@ static char **environment_with(char *tmp_variable) {
     return copy;
 }
 
-/** Runs it to its end, or to the limit's. The value is an errno, ETIME for the second. */
+/** Runs a program to its end, or to the time limit. Returns an errno, ETIME for the limit. */
 static int run(char *const *argv, char *const *environment, int limit_s, char *output, size_t room,
                int *exit_code) {
     const int64_t until_ms = now_ms() + limit_s * INT64_C(1000);
@@ -162,7 +163,7 @@ qn_status qni_spawn(char *const *argv, const char *tmp_dir, int limit_s, char *o
 
 // ---- finding clang
 
-/** What has been looked at in vain, for the error. */
+/** The programs that were tried in vain, for the error. */
 typedef struct search {
     qni_compiler *found;
     char tried[1024];
@@ -176,13 +177,14 @@ __attribute__((format(printf, 2, 3))) static void note(search *s, const char *fo
     va_end(args);
 }
 
-/** "Debian clang version 22.1.0 …" gives 22; 0 if the text is no clang's. */
+/** Returns the major version, 22 for "Debian clang version 22.1.0 …"; 0 if the text is no
+ *  clang's. */
 static int major_version(const char *text) {
     const char *at = strstr(text, "clang version ");
     return at ? atoi(at + strlen("clang version ")) : 0;
 }
 
-/** Asks the program at `path` for its version. True if it will do. */
+/** Asks the program at `path` for its version. Returns true if the version is new enough. */
 static bool try_path(search *s, const char *path) {
     char version[700], real[PATH_MAX];
     char *const argv[] = {(char *)path, "--version", nullptr};

@@ -2,8 +2,8 @@
 // Kernels: from a reference to a loaded, checked, launchable kernel, found again without locks.
 //
 // An image is loaded once for each device, under the device's lock. A kernel's contract is checked
-// against the code object before its first launch. From then on a launch finds it by what its
-// reference says, wherever that lies: references may be made at run time.
+// against the code object before its first launch. After that a launch finds the kernel by the
+// content of its reference, not by the reference's address, as references may be made at run time.
 #include "image.h"
 
 #include "../runtime.h"
@@ -20,7 +20,7 @@
 
 /** An image on a device: one entry for each (id, extra defines). */
 typedef struct loaded_image {
-    char *id, *defines; // its own; defines "" if none
+    char *id, *defines; // copies of its own; defines "" if there are none
     const void *data;
     size_t bytes;
     void *built; // data, if the JIT made it; freed with the image
@@ -30,17 +30,17 @@ typedef struct loaded_image {
 
 typedef struct loaded_kernel {
     qni_kernel_ref ref; // with strings of its own
-    uint64_t hash;      // of those
+    uint64_t hash;      // of the reference's strings
     void *native;
     qni_kernel_usage usage;
-    atomic_bool was_launched; // since qni_kernels_evidence looked last
+    atomic_bool was_launched; // since the last call of qni_kernels_evidence
     struct loaded_kernel *next;
 } loaded_kernel;
 
 enum { NUM_SLOTS = 1024 };
 
-/** What a device has loaded. The lists are under the lock; slots are read without it: a slot, once
- * set, stays. */
+/** What a device has loaded. The lock guards the lists. Slots are read without the lock, as a slot
+ *  that is set stays. */
 struct qni_kernel_cache {
     pthread_mutex_t lock;
     loaded_image *images;
@@ -60,7 +60,8 @@ static uint64_t hash_of(const qni_kernel_ref *ref) {
     return ref->defines ? XXH3_64bits_withSeed(ref->defines, strlen(ref->defines), hash) : hash;
 }
 
-/** One kernel with another contract is another kernel: it has not been held to that. */
+/** Returns whether two references are equal. A kernel with another contract is another kernel, as
+ *  it has not been checked against that contract. */
 static bool is_same_ref(const qni_kernel_ref *a, const qni_kernel_ref *b) {
     return strcmp(a->entry, b->entry) == 0 && strcmp(a->image, b->image) == 0 &&
            strcmp(defines_of(a), defines_of(b)) == 0 &&
@@ -77,7 +78,8 @@ static void free_kernel(loaded_kernel *kernel) {
     free(kernel);
 }
 
-/** A kernel with a copy of its reference, whose strings may go; null: out of memory. */
+/** Makes a kernel with a copy of its reference, whose strings may be freed; null: out of
+ *  memory. */
 static loaded_kernel *make_kernel(const qni_kernel_ref *ref) {
     loaded_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel)
@@ -93,7 +95,7 @@ static loaded_kernel *make_kernel(const qni_kernel_ref *ref) {
     return nullptr;
 }
 
-/** Probes the table; null if the kernel is not there. */
+/** Finds a kernel in the table; null if it is not there. */
 static loaded_kernel *find_fast(struct qni_kernel_cache *cache, const qni_kernel_ref *ref) {
     const uint64_t hash = hash_of(ref);
     for (size_t i = 0, s = hash % NUM_SLOTS; i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS) {
@@ -104,7 +106,8 @@ static loaded_kernel *find_fast(struct qni_kernel_cache *cache, const qni_kernel
     return nullptr;
 }
 
-/** Under the lock. A full table leaves the kernel to the list alone: slower, not wrong. */
+/** Adds a kernel to the table. The lock is held. If the table is full, only the list has the
+ *  kernel, which is slower but right. */
 static void add_slot(struct qni_kernel_cache *cache, loaded_kernel *kernel) {
     for (size_t i = 0, s = kernel->hash % NUM_SLOTS; i < NUM_SLOTS; i++, s = (s + 1) % NUM_SLOTS)
         if (!atomic_load_explicit(&cache->slots[s], memory_order_relaxed)) {
@@ -115,7 +118,8 @@ static void add_slot(struct qni_kernel_cache *cache, loaded_kernel *kernel) {
 
 // ---- the contract
 
-/** Where LDS DMA exists (gfx9), a barrier must not be reached with a DMA that nobody waited for. */
+/** Checks, where LDS DMA exists (gfx9), that no barrier is reached with a DMA that nobody waited
+ *  for. */
 static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
                              const qni_object_kernel *kernel) {
     bool is_good = true;
@@ -132,7 +136,7 @@ static qn_status check_waits(const qn_device *device, const qni_kernel_ref *ref,
     return st;
 }
 
-/** How many SGPRs the image's recipe lets its kernels spill on the target. */
+/** Returns how many SGPRs the image's recipe lets its kernels spill on the target. */
 static int32_t spills_allowed(const char *id, const qni_target *target) {
     const qni_image_recipe *recipe = qni_image_recipes;
     while (recipe->id && strcmp(recipe->id, id) != 0)
@@ -158,10 +162,10 @@ static qn_status check_spills(const qn_device *device, const qni_kernel_ref *ref
     return QN_OK;
 }
 
-/** What the kernel's author promised of its code, and what the device can give. */
+/** Checks what the kernel's author promised of its code, and what the device can give. */
 static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
                              const qni_kernel_usage *usage) {
-    // Of PTX the driver makes code, each its own; a user cannot change what it takes.
+    // Each driver makes its own code of PTX, and a user cannot change how much scratch that takes.
     if (usage->scratch_bytes > ref->max_scratch_bytes && !qni_target_is_ptx(device->target))
         return QN_FAIL(QN_E_UNSUPPORTED,
                        "%s: uses %d bytes of scratch a lane; its contract allows %d", ref->entry,
@@ -172,7 +176,7 @@ static qn_status check_usage(const qn_device *device, const qni_kernel_ref *ref,
     return check_spills(device, ref, usage);
 }
 
-/** Finds the kernel in its image, which says of AMD's code what it uses; of PTX the driver says it
+/** Finds the kernel in its image. AMD's image says what the kernel uses; for PTX the driver says it
  *  later. */
 static qn_status find_kernel(const qn_device *device, const qni_kernel_ref *ref, const void *data,
                              size_t bytes, qni_kernel_usage *usage) {
@@ -208,8 +212,8 @@ static const qni_image *find_embedded(const char *id, const qni_target *target) 
     return nullptr;
 }
 
-/** The image's bytes for the device: built in for its very target or for its family, else from the
- *  JIT. */
+/** Gets the image's bytes for the device: built in for the device's target or for its family, else
+ *  from the JIT. */
 static qn_status get_bytes(const qn_device *device, const qni_kernel_ref *ref,
                            loaded_image *image) {
     const qni_image *embedded = nullptr;
@@ -238,7 +242,7 @@ static void free_image(loaded_image *image) {
     free(image);
 }
 
-/** Under the lock: the image that holds the kernel, loaded if it is not yet. */
+/** Returns the image that holds the kernel, and loads it if need be. The lock is held. */
 static qn_status get_image(qn_device *device, const qni_kernel_ref *ref, loaded_image **out) {
     const char *defines = defines_of(ref);
     for (loaded_image *image = device->kernels->images; image; image = image->next)
@@ -262,7 +266,7 @@ out:
     return st;
 }
 
-/** Hands the kernel out of the loaded image, once it is known to keep its contract. */
+/** Gets the native kernel from the loaded image, once the kernel is known to keep its contract. */
 static qn_status get_native(qn_device *device, const qni_kernel_ref *ref, void *module,
                             loaded_kernel *kernel) {
     const qni_backend *backend = device->backend;
@@ -273,7 +277,7 @@ static qn_status get_native(qn_device *device, const qni_kernel_ref *ref, void *
     return st == QN_OK ? check_usage(device, ref, &kernel->usage) : st;
 }
 
-/** Under the lock: loads, checks and files the kernel. */
+/** Loads, checks and files the kernel. The lock is held. */
 static qn_status load_kernel(qn_device *device, const qni_kernel_ref *ref, loaded_kernel **out) {
     loaded_image *image = nullptr;
     loaded_kernel *kernel = make_kernel(ref);
@@ -313,7 +317,7 @@ qn_status qni_launch(qn_stream *stream, const qni_kernel_ref *ref, const uint32_
     qn_device *device = stream->device;
     loaded_kernel *kernel = nullptr;
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
-        return QN_OK; // HIP calls an empty grid an error; an empty problem is none
+        return QN_OK; // HIP calls an empty grid an error, but an empty problem is no error
     qn_status st = get_kernel(device, ref, &kernel);
     if (st != QN_OK)
         return st;
@@ -343,7 +347,8 @@ qn_status qni_kernel_get_usage(qn_device *device, const qni_kernel_ref *ref,
     return st;
 }
 
-/** True if `a` says less than `b`: the letters of quernsim_evidence, the strongest first. */
+/** Returns whether `a` says less than `b`: they are letters of quernsim_evidence, the strongest
+ *  first. */
 static bool is_weaker(char a, char b) {
     static const char order[] = "mil?";
     return a && (!b || strchr(order, a) > strchr(order, b));

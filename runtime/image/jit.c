@@ -19,7 +19,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/** How long to wait for another process that builds the same image, before building it as well. */
+/** How long to wait for another process that builds this image, before this process builds it as
+ *  well. */
 constexpr int lock_wait_ms = 120000;
 
 /** One thing to build. */
@@ -28,7 +29,7 @@ typedef struct job {
     const char *defines;
     const qni_target *target;
     const qni_compiler *compiler;
-    qni_jit_judge judge; // null: anything will do
+    qni_jit_judge judge; // null: any image is accepted
     void *context;
 } job;
 
@@ -57,7 +58,8 @@ static qni_cache_key key_of(const job *j) {
         hash_text(&state, *flag);
     for (const char *const *flag = family_flags(j->target); *flag; flag++)
         hash_text(&state, *flag);
-    // All sources, not only those that this one includes: who includes whom is clang's to know.
+    // The key has all sources, not only those that this one includes, as only clang knows which
+    // these are.
     for (const qni_image_source *source = qni_image_sources; source->path; source++) {
         hash_text(&state, source->path);
         hash_text(&state, source->text);
@@ -104,7 +106,7 @@ enum { MAX_ARGUMENTS = 96, FLAGS_ROOM = 2048 };
 typedef struct command {
     char *argv[MAX_ARGUMENTS + 1];
     int count;
-    char words[FLAGS_ROOM]; // the -D flags, cut at blanks; argv points into it
+    char words[FLAGS_ROOM]; // the -D flags, cut at blanks; argv points into them
     size_t used;
 } command;
 
@@ -113,7 +115,7 @@ static void add(command *c, const char *word) {
         c->argv[c->count++] = (char *)word;
 }
 
-/** Cuts a recipe's define down to its value for a target: "-DN=1,gfx9=2" to "-DN=2" if the target's
+/** Reduces a recipe's define to its value for a target: "-DN=1,gfx9=2" to "-DN=2" if the target's
  *  name begins with gfx9, else to "-DN=1". */
 static void choose_value(char *define, const char *target) {
     char *option = strchr(define, ',');
@@ -123,7 +125,7 @@ static void choose_value(char *define, const char *target) {
         next = strchr(option, ',');
         if (next)
             *next++ = 0;
-        const char *value = strchr(option, '=') + 1; // the build saw to it
+        const char *value = strchr(option, '=') + 1; // the build checked that there is one
         if (strncmp(target, option, (size_t)(value - 1 - option)) == 0) {
             memmove(strchr(define, '=') + 1, value, strlen(value) + 1);
             return;
@@ -131,8 +133,8 @@ static void choose_value(char *define, const char *target) {
     }
 }
 
-/** Adds the words of a text that are separated by blanks. A recipe's defines are chosen among for
- *  `target`; null: the words are taken as they are. False if there is no room. */
+/** Adds the words of a text, which blanks separate. The values of a recipe's defines are chosen for
+ *  `target`; null: the words are taken as they are. Returns false if there is no room. */
 static bool add_words(command *c, const char *text, const char *target) {
     for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
         const size_t length = strcspn(at, " ");
@@ -150,8 +152,8 @@ static bool add_words(command *c, const char *text, const char *target) {
     return true;
 }
 
-/** Reads the image that clang wrote; a zero is put behind it, which PTX needs (*bytes counts it for
- *  PTX). */
+/** Reads the image that clang wrote, and puts a zero behind it, which PTX needs and for PTX *bytes
+ *  counts. */
 static qn_status read_image(const char *path, bool is_ptx, void **data, size_t *bytes) {
     struct stat s;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -170,7 +172,7 @@ static qn_status read_image(const char *path, bool is_ptx, void **data, size_t *
     return QN_OK;
 }
 
-/** The words that name the target. */
+/** Adds the words that name the target. */
 static void add_target(command *c, const qni_target *target, char *cpu, char *version,
                        size_t room) {
     for (const char *const *flag = family_flags(target); *flag; flag++)
@@ -205,7 +207,7 @@ static qn_status compile_in(const job *j, const char *path, void **data, size_t 
     return st == QN_OK ? read_image(object, qni_target_is_ptx(j->target), data, bytes) : st;
 }
 
-/** What stands between an image's name and its own defines in a message. */
+/** Returns what stands between an image's name and its defines in a message. */
 static const char *blank_before(const char *defines) {
     return *defines ? " " : "";
 }
@@ -239,7 +241,7 @@ static qn_status judged(const job *j, const void *data, size_t bytes) {
     return j->judge ? j->judge(j->context, data, bytes) : QN_OK;
 }
 
-/** From the cache, if the entry is sound and what it holds is accepted. */
+/** Loads from the cache. Returns false unless the entry is sound and its image is accepted. */
 static bool load(const job *j, qni_cache *cache, const char *name, qni_cache_key key, void **data,
                  size_t *bytes) {
     char problem[128];
@@ -258,8 +260,8 @@ static bool load(const job *j, qni_cache *cache, const char *name, qni_cache_key
     return false;
 }
 
-/** Compiles the image. One that is not accepted is an error now, and not what the next process
- *  finds. */
+/** Compiles the image. An image that is not accepted is an error now, and is not kept for the next
+ *  process. */
 static qn_status compile_and_judge(const job *j, void **data, size_t *bytes) {
     qn_status st = compile(j, data, bytes);
     if (st == QN_OK && (st = judged(j, *data, *bytes)) != QN_OK) {
@@ -281,7 +283,8 @@ static void keep(qni_cache *cache, const char *name, qni_cache_key key, const vo
 static qn_status build(const job *j, qni_cache *cache, const char *name, qni_cache_key key,
                        void **data, size_t *bytes) {
     if (qni_cache_lock(cache, key, lock_wait_ms) &&
-        load(j, cache, name, key, data, bytes)) // another process built it while this one waited
+        load(j, cache, name, key, data, bytes)) // another process built the image while this one
+                                                // waited
         return QN_OK;
     const qn_status st = compile_and_judge(j, data, bytes);
     if (st == QN_OK && cache->folder >= 0)
@@ -304,7 +307,7 @@ static qn_status get(const job *j, void **data, size_t *bytes) {
     return st;
 }
 
-/** " (built in for: gfx942 gfx950)" */
+/** Writes " (built in for: gfx942 gfx950)". */
 static void put_built_in(const char *id, char *text, size_t room) {
     *text = 0;
     for (const qni_image *image = qni_images; image->id; image++)

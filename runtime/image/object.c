@@ -40,8 +40,8 @@ static void pass(pack *p, uint64_t bytes) {
         p->at += bytes;
 }
 
-/** The number of entries of a map (pairs) or an array; 0 and is_bad if the value is of another
- * kind. */
+/** Returns the number of entries of a map (pairs) or an array; 0, and is_bad, if the value is of
+ *  another kind. */
 static uint64_t take_count(pack *p, uint8_t fix, uint8_t kind16) {
     const uint64_t tag = take(p, 1);
     if ((tag & 0xf0) == fix)
@@ -84,7 +84,7 @@ static bool is_text(text t, const char *word) {
     return t.length == strlen(word) && memcmp(t.at, word, t.length) == 0;
 }
 
-/** A non-negative integer that fits an int32_t. */
+/** Returns a non-negative integer that fits an int32_t. */
 static int32_t take_int(pack *p) {
     uint64_t tag = take(p, 1), value = tag;
     if (tag >= 0xcc && tag <= 0xcf)
@@ -127,7 +127,7 @@ static void skip(pack *p, int depth) {
     }
 }
 
-/** Reads one kernel's map. True if it is the one that is called `entry`. */
+/** Reads one kernel's map. Returns true if the kernel is called `entry`. */
 static bool take_kernel(pack *p, const char *entry, qni_kernel_usage *usage) {
     const struct {
         const char *key;
@@ -198,7 +198,7 @@ static bool read_section(const elf_file *elf, uint64_t index, Elf64_Shdr *sectio
            read_at(elf, elf->header.e_shoff + index * sizeof *section, section, sizeof *section);
 }
 
-/** The metadata note among the notes of one segment. */
+/** Finds the metadata note among the notes of one segment. */
 static bool find_note(const elf_file *elf, const Elf64_Phdr *segment, pack *out) {
     uint64_t at = segment->p_offset, end = at + segment->p_filesz;
     Elf64_Nhdr note;
@@ -225,7 +225,7 @@ static bool find_metadata(const elf_file *elf, pack *out) {
     return false;
 }
 
-/** Whether the string at `offset` of a string table is `name`. */
+/** Returns whether the string at `offset` of a string table is `name`. */
 static bool is_name(const elf_file *elf, const Elf64_Shdr *strings, uint64_t offset,
                     const char *name) {
     const size_t length = strlen(name) + 1;
@@ -245,7 +245,8 @@ static bool set_code(const elf_file *elf, const Elf64_Sym *symbol, qni_object_ke
     return true;
 }
 
-/** The dynamic symbol table, of which an object has one, and its strings. Both lie in the file. */
+/** Finds the dynamic symbol table, of which an object has one, and its strings. Both must lie in
+ *  the file. */
 static bool find_symbols(const elf_file *elf, Elf64_Shdr *table, Elf64_Shdr *strings) {
     for (uint64_t s = 0; s < elf->header.e_shnum; s++)
         if (read_section(elf, s, table) && table->sh_type == SHT_DYNSYM)
@@ -255,7 +256,7 @@ static bool find_symbols(const elf_file *elf, Elf64_Shdr *table, Elf64_Shdr *str
     return false;
 }
 
-/** The function symbol `entry` in the dynamic symbol table, where every kernel is. */
+/** Finds the function symbol `entry` in the dynamic symbol table, which has every kernel. */
 static bool find_code(const elf_file *elf, const char *entry, qni_object_kernel *out) {
     Elf64_Shdr table, strings;
     Elf64_Sym symbol;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What quern does with a PTX image before the driver compiles it: finds kernels, and puts
-// directives into their heads.
+// Prepares a PTX image before the driver compiles it: finds kernels, and puts directives into their
+// heads.
 #include "../runtime.h"
 #include "object.h"
 
@@ -9,13 +9,14 @@
 
 static const char entry_word[] = ".entry ", remark[] = "// quern: ";
 
-/** Whether the kernel whose head ends at `head` waits for the one before it on its stream. */
+/** Returns whether the kernel whose head ends at `head` waits for the kernel before it on its
+ *  stream. */
 static bool has_wait(const char *head) {
     const char *wait = strstr(head, "griddepcontrol.wait"), *next = strstr(head, entry_word);
     return wait && (!next || wait < next);
 }
 
-/** Where the parameter list of the kernel begins; null if there is no such kernel. */
+/** Returns where the parameter list of the kernel begins; null if there is no such kernel. */
 static const char *find_entry(const char *text, const char *entry) {
     const size_t length = strlen(entry);
     for (const char *at = strstr(text, entry_word); at; at = strstr(at + 1, entry_word)) {
@@ -26,7 +27,7 @@ static const char *find_entry(const char *text, const char *entry) {
     return nullptr;
 }
 
-/** The LDS that a launch is to give the kernel: the constant ENTRY_lds_bytes, which
+/** Returns the LDS that a launch is to give the kernel: the constant ENTRY_lds_bytes, which
  *  QD_KERNEL_HEAD writes; 0 if the text has none. */
 static int32_t find_launch_lds(const char *text, const char *entry) {
     static const char suffix[] = "_lds_bytes = ";
@@ -57,8 +58,8 @@ qn_status qni_ptx_kernel_find(qni_object_kernel *out, const void *image, size_t 
     return QN_OK;
 }
 
-/** The directives of the kernel whose name begins at `name` and has `length` letters; *count of
- *  them letters. */
+/** Returns the directives of the kernel whose name begins at `name` and has `length` letters;
+ *  *count becomes the number of their letters. */
 static const char *find_directives(const char *text, const char *name, size_t length,
                                    size_t *count) {
     *count = 0;
@@ -73,7 +74,8 @@ static const char *find_directives(const char *text, const char *name, size_t le
 }
 
 qn_status qni_ptx_bound(char **out, const char *text, size_t bytes) {
-    char *end = *out = malloc(2 * bytes + 1); // what is put in is copied from the text, once
+    char *end = *out = malloc(2 * bytes + 1); // inserted directives are copied from the text, each
+                                              // once
     if (!end)
         return QN_FAIL(QN_E_MEMORY, "image: out of memory");
     const char *from = text;

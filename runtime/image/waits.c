@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel's contract on LDS DMA: a wait before the barrier. clang 22 can leave it out.
+// A kernel's contract on LDS DMA: a wait before the barrier, which clang 22 can leave out.
 //
 // A DMA (buffer_load … lds, global_load_lds) writes LDS on its own time; only s_waitcnt vmcnt tells
 // when. The kernel's code is cut into the few instructions that matter, and from each DMA every
-// path is followed to the next vmcnt wait (good) or barrier (bad). What vmcnt is waited for is not
+// path is followed to the next vmcnt wait (good) or barrier (bad). The count of the wait is not
 // judged: a pipelined kernel rightly leaves younger DMAs in flight. Calls and computed jumps are
 // not followed; the kernels have none. Encodings: AMD's "CDNA3" ISA manual, chapter 13; checked
 // against llvm-mc.
@@ -53,11 +53,11 @@ static size_t scalar_length(uint32_t w) {
 static size_t vector_length(uint32_t w) {
     const uint32_t source = w & 0x1ff, op = w >> 25;
     const bool has_constant =
-        op == 0x17 || op == 0x18 || op == 0x24 || op == 0x25; // v_madmk and kin
+        op == 0x17 || op == 0x18 || op == 0x24 || op == 0x25; // v_madmk and its like
     return source == 0xff || source == 0xf9 || source == 0xfa || has_constant ? 8 : 4;
 }
 
-/** Bytes of the gfx9 instruction that begins with this word. */
+/** Returns the bytes of the gfx9 instruction that begins with this word. */
 static size_t length_of(uint32_t w) {
     if (w >> 31 == 0)
         return vector_length(w);
@@ -75,7 +75,7 @@ static bool is_lds_dma(uint32_t w) {
     return (w >> 13 & 1) || (op >= 0x26 && op <= 0x2a) || op == 0x7d || op == 0x7e;
 }
 
-/** The event that an instruction is; false if it is of no concern. */
+/** Finds the event that an instruction is. Returns false if it is none. */
 static bool event_of(uint32_t w, size_t at, event *out) {
     *out = (event){.at = at};
     if (is_lds_dma(w)) {
@@ -110,7 +110,8 @@ static size_t collect(const uint8_t *code, size_t bytes, event *events) {
     return count + 1;
 }
 
-/** The first event at or after an offset; the last (END) for one outside the code. */
+/** Returns the first event at or after an offset; the last (END) for an offset outside the
+ *  code. */
 static size_t event_from(const event *events, size_t count, size_t at) {
     size_t low = 0, high = count - 1;
     while (low < high) {
@@ -123,10 +124,10 @@ static size_t event_from(const event *events, size_t count, size_t at) {
     return low;
 }
 
-/** Follows every path from events[start]; gives the barrier that is reached without a wait, or
- *  `count`. Events that were seen from an earlier start lead to none, or the search would have
- *  ended: they are passed over, so that the whole search is linear. `todo` has room for each
- *  event. */
+/** Follows every path from events[start]. Returns the barrier that is reached without a wait, or
+ *  `count`. Events that were seen from an earlier start lead to no such barrier, or the search
+ *  would have ended; they are passed over, so that the whole search is linear. `todo` has room for
+ *  each event. */
 static size_t follow(const event *events, size_t count, size_t start, bool *seen, size_t *todo) {
     size_t num_todo = 0;
     todo[num_todo++] = start;

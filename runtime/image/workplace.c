@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private folder in which the JIT compiles. A killed process cannot remove its own: the lock on
-// the folder dies with it, and who next compiles in the same place removes every folder of this
-// user that nobody holds.
+// The private folder in which the JIT compiles. A killed process cannot remove its folder, but its
+// lock on the folder dies with it. The process that next compiles in that place removes every
+// folder of this user that no process holds.
 #include "workplace.h"
 
 #include <dirent.h>
@@ -26,9 +26,9 @@ static void remove_tree(const char *path) {
     nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/** Opens the folder and locks it. -1, with errno: EWOULDBLOCK if another process holds it, ENOENT
- *  if one has removed it or it is not this user's. A new folder is also taken where the file system
- *  has no locks: then nobody else can lock it. */
+/** Opens the folder and locks it. Returns -1, with errno, on failure: EWOULDBLOCK if another
+ *  process holds the folder, ENOENT if one has removed it or it is not this user's. A new folder is
+ *  also taken if the file system has no locks, as then nobody else can lock it. */
 static int lock_folder(const char *path, bool is_new) {
     struct stat s;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = ENOENT;
@@ -64,8 +64,8 @@ static void clear_abandoned(const char *top) {
         closedir(folder);
 }
 
-/** Makes a locked folder in `top`; false, with errno. Another process may take it for abandoned
- *  before it is locked: then another one. */
+/** Makes a locked folder in `top`. Returns false, with errno, on failure. If another process takes
+ *  the folder for abandoned before it is locked, another folder is made. */
 static bool make_in(qni_workplace *out, const char *top) {
     const int n = snprintf(out->path, sizeof out->path, "%s/%sXXXXXX", top, prefix);
     if (n >= (int)sizeof out->path) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller's struct says of its size, and so of the version it was compiled with.
+// Checks the size that a caller's struct states, and with it the version that the caller was
+// compiled with.
 #include "../runtime.h"
 
 qn_status qni_check_struct(const char *op, const char *name, const char *type, const void *given,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What index tensors and given scales hold, before a launch: indices on the CPU always, all on GPUs
-// with QUERN_VALIDATE=1, which waits for the stream and reads them back.
+// Checks the contents of index tensors and given scales before a launch: of indices on the CPU
+// always, and of all on GPUs with QUERN_VALIDATE=1, which waits for the stream and reads them back.
 #include "../runtime.h"
 
 #include <stdlib.h>

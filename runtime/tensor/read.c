@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at the tensors of a call, once each: what it is against what it must be.
+// Reads the tensors of a call, each once: compares what a tensor is with what it must be.
 #include "read.h"
 
 #define FAIL(code, format, ...)                                                                    \
     QN_FAIL((code), "%s: %s " format, call->op, x->name __VA_OPT__(, ) __VA_ARGS__)
 
-/** Strides, and what the elements lie within. The shape has been counted. */
+/** Reads the strides, and the bytes that the elements lie within. The shape has been counted. */
 static void read_place(qni_tensor *x) {
     const int64_t bytes = x->t->dtype.bits * x->t->dtype.lanes / 8;
     const bool is_empty = qni_is_empty(x->t);
@@ -60,7 +60,7 @@ static qn_status read_tensor(const qni_call *call, qni_tensor *x) {
     QN_TRY(check_dtype(call, x));
     if (x->shape)
         QN_TRY(qni_check_shape(call->op, x->name, x->t, x->ndim, x->shape));
-    x->shape = nullptr; // the caller's may end before x does
+    x->shape = nullptr; // the caller's array may end before x does
     if (x->has_rows)
         QN_TRY(qni_check_last_contiguous(call->op, x->name, x->t));
     if (x->is_written)
@@ -75,7 +75,7 @@ qn_status qni_read_tensors(const qni_call *call, qni_tensor *tensors, int count)
     return QN_OK;
 }
 
-/** A tensor x that is written, and another. */
+/** Checks that a tensor x, which is written, and another tensor do not overlap. */
 static qn_status check_pair(const qni_call *call, const qni_tensor *x, const qni_tensor *other) {
     if (!other->t || x->begin >= other->end || other->begin >= x->end)
         return QN_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of how tensors lie in memory: contiguous rows, rows that share no element, tensors that do
-// not meet.
+// Checks how tensors lie in memory: contiguous rows, rows that share no element, tensors that do
+// not overlap.
 #include "../runtime.h"
 
 qn_status qni_check_last_contiguous(const char *op, const char *name, const DLTensor *t) {
@@ -16,8 +16,8 @@ static int64_t distance_of(const DLTensor *t, int i) {
     return stride < 0 ? -stride : stride;
 }
 
-/** The dimension of the smallest stride that is not in the set `done`; sizes of 1 have none. -1: no
- *  more. */
+/** Returns the dimension of the smallest stride that is not in the set `done`; dimensions of 1 do
+ *  not count. -1: there are no more. */
 static int next_by_stride(const DLTensor *t, unsigned done) {
     int next = -1;
     for (int i = 0; i < t->ndim; i++)
@@ -28,7 +28,7 @@ static int next_by_stride(const DLTensor *t, unsigned done) {
 }
 
 qn_status qni_check_elements_apart(const char *op, const char *name, const DLTensor *t) {
-    int64_t reach = 1; // elements from the first to behind the last, of the dimensions so far
+    int64_t reach = 1; // elements from the first to behind the last, in the dimensions so far
     if (qni_is_empty(t))
         return QN_OK;
     unsigned done = 0;
@@ -42,8 +42,8 @@ qn_status qni_check_elements_apart(const char *op, const char *name, const DLTen
     return QN_OK;
 }
 
-/** Bytes of a tensor as pieces of one length at one distance: as far as its dimensions can be told
- *  so. */
+/** A tensor's bytes as pieces of one length at one distance, as far as the tensor's dimensions
+ *  allow that. */
 typedef struct pieces {
     uintptr_t begin;
     int64_t length, distance, extent; // extent: from begin to behind the last byte
@@ -63,7 +63,7 @@ static pieces pieces_of(const DLTensor *t) {
         else if (p.distance == 0)
             p.distance = stride;
         else if (stride % p.distance != 0)
-            p.length = p.extent; // pieces at two distances: taken for one piece
+            p.length = p.extent; // pieces at two distances count as one piece
     }
     return p;
 }

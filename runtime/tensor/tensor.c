@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack tensors: dtypes that quern knows, strides, checks whose messages name the argument.
+// DLPack tensors: the dtypes that quern knows, strides, and checks whose messages name the
+// argument.
 #include "../runtime.h"
 
 #include <string.h>
@@ -170,17 +171,19 @@ bool qni_is_contiguous(const DLTensor *t) {
     return true;
 }
 
-/** Bytes of an element, at least 1: a dtype without bits, which ops refuse by name, hides no
- *  overflow. */
+/** Returns the bytes of an element, at least 1, so that a dtype without bits, which ops refuse by
+ *  name, hides no overflow. */
 static int64_t counted_bytes(const DLTensor *t) {
     const int64_t bits = t->dtype.bits * t->dtype.lanes;
     return bits > 8 ? (bits + 7) / 8 : 1;
 }
 
-/** Room is left above: ops may add two tensors' sizes, or round one up to whole blocks. */
+/** The most bytes of a tensor. Room is left above, as ops may add two tensors' sizes, or round one
+ *  up to whole blocks. */
 constexpr int64_t max_bytes = (1ll << 62) - 1;
 
-/** Shapes of more bytes would make every later bound check a lie. Zero sizes do not hide it. */
+/** Returns whether a shape has more than max_bytes, with which later bound checks would be wrong. A
+ *  dimension of 0 does not hide this. */
 static bool size_overflows(const DLTensor *t) {
     int64_t bytes = counted_bytes(t);
     for (int i = 0; i < t->ndim; i++)
@@ -190,8 +193,8 @@ static bool size_overflows(const DLTensor *t) {
     return false;
 }
 
-/** The same of the bytes from the lowest element to the highest. Strides of either sign, sizes of 1
- *  have none. */
+/** Returns whether the bytes from the lowest element to the highest are more than max_bytes.
+ *  Strides may have either sign; strides of dimensions of 1 do not count. */
 static bool reach_overflows(const DLTensor *t) {
     const int64_t size = counted_bytes(t);
     int64_t bytes = size, far;
