@@ -8,12 +8,12 @@
 #include <sys/mman.h>
 
 constexpr int64_t guard_bytes = 256;
-constexpr double touched = 1e9; // the error of a byte that should have been left alone
+constexpr double touched = 1e9; // the error of a byte that was written but must not be
 
-/** Rows further apart than this are pieces of their own. */
+/** Rows further apart than this are separate pieces. */
 constexpr int64_t far_bytes = 1 << 20;
 
-/** Host memory; where rows lie far apart, pages come into being as they are written. */
+/** Makes host memory. If rows lie far apart, only pages that are written take memory. */
 static void *room_create(const qni_area *a, int64_t bytes) {
     if (a->rows == 1)
         return malloc((size_t)bytes);
@@ -29,12 +29,12 @@ static void room_destroy(const qni_area *a, void *room, int64_t bytes) {
         munmap(room, (size_t)bytes);
 }
 
-/** A byte that makes a NaN of the dtype, where it has one. */
+/** Returns a byte that makes a NaN of the dtype, if the dtype has one. */
 static int poison_of(qni_dtype dtype) {
     return dtype == QNI_E4M3FNUZ || dtype == QNI_E5M2FNUZ ? 0x80 : 0xFF;
 }
 
-/** Bytes of the whole where row i and its guards lie. */
+/** Returns the byte of the area at which row i and its guards begin. */
 static int64_t piece_begin(const qni_area *a, int64_t i) {
     return i * a->stride * qni_dtype_bytes(a->dtype);
 }
@@ -115,8 +115,8 @@ qn_status qni_area_reset(qni_area *a, qn_stream *stream) {
     return st;
 }
 
-/** How far element i is off, over what it may be: its tolerance and the rounding of the last
- *  step. */
+/** Returns how far element i is off, over how far it may be: by its tolerance and the rounding of
+ *  the last step. */
 static double element_error(const qni_area *a, int64_t i, double got) {
     const double want = a->want[i], tolerance = a->tolerance[i];
     if (isnan(want) || isnan(got))
@@ -125,7 +125,7 @@ static double element_error(const qni_area *a, int64_t i, double got) {
         return got == qni_round_to(a->dtype, want) ? 0 : HUGE_VAL;
     const double most = qni_max(a->dtype);
     const double bounded = want > most ? most : want < -most ? -most : want;
-    if (isinf(got)) // right if what must be there, or a value within tolerance of it, rounds to it
+    if (isinf(got)) // right if the expected value, or one within its tolerance, rounds to infinity
         return qni_round_to(a->dtype, want + copysign(tolerance, got)) == got ? 0 : HUGE_VAL;
     if (isinf(qni_round_to(a->dtype, fabs(want) - tolerance)))
         return HUGE_VAL;
@@ -133,14 +133,15 @@ static double element_error(const qni_area *a, int64_t i, double got) {
     return fabs(got - bounded) / allowed;
 }
 
-/** Whether element i's error is certainly no more than `error`: what it may be off is its tolerance
- *  at least. Nearly all elements are settled by this, at a fraction of element_error's cost. */
+/** Returns whether element i's error is certainly no more than `error`, as the element may be off
+ *  by its tolerance at least. This settles nearly all elements, at a fraction of element_error's
+ *  cost. */
 static bool is_nearer(const qni_area *a, int64_t i, double got, double error) {
     return fabs(a->want[i]) <= qni_max(a->dtype) &&
            fabs(got - a->want[i]) < error * a->tolerance[i];
 }
 
-/** Whether a byte is one that no expectation names and was changed. */
+/** Returns whether a byte was changed that no expectation names. */
 static bool is_touched(const qni_area *a, int64_t byte) {
     if (a->got[byte] == a->before[byte])
         return false;
@@ -148,7 +149,7 @@ static bool is_touched(const qni_area *a, int64_t byte) {
     return i < 0 || i >= a->count || i % a->stride >= a->row || a->tolerance[i] < 0;
 }
 
-/** Looks at everything but expected elements: the bytes must be what they were. */
+/** Finds a changed byte outside the expected elements. Returns false if there is none. */
 static bool find_touched(const qni_area *a, int64_t *byte) {
     for (int64_t r = 0; r < a->rows; r++) {
         const int64_t begin = piece_begin(a, r), end = begin + piece_bytes(a);
@@ -161,7 +162,7 @@ static bool find_touched(const qni_area *a, int64_t *byte) {
     return false;
 }
 
-/** The worst of a row's elements, if it is worse than *error. */
+/** Finds the worst of a row's elements, if it is worse than *error. */
 static void compare_row(const qni_area *a, int64_t r, double *error, char *detail, size_t room) {
     for (int64_t i = r * a->stride; i < r * a->stride + a->row; i++) {
         if (a->tolerance[i] < 0)
@@ -208,7 +209,7 @@ void qni_area_expect_codes(qni_area *codes, int64_t at, qni_exact exact, double 
     }
 }
 
-/** A scale and its codes. */
+/** Expects a computed scale and its codes. */
 static void expect_found_scale(qni_area *scale, int64_t i, qni_area *codes, int64_t at,
                                qni_exact exact, double least) {
     double amax = 0, error = 0;
@@ -303,7 +304,7 @@ uint32_t qni_random(uint64_t *state) {
 }
 
 double qni_random_normal(uint64_t *state) {
-    double sum = 0; // of twelve uniform values: variance 1
+    double sum = 0; // a sum of twelve uniform values has variance 1
     for (int i = 0; i < 12; i++)
         sum += (double)qni_random(state) * 0x1p-32;
     return sum - 6;

@@ -9,7 +9,7 @@ enum { MAX_TENSORS = 12, FIRST = 100 }; // FIRST: the first row in common
 typedef struct tensors {
     qni_areas all; // first: qni_areas_reset takes it
     qni_area areas[MAX_TENSORS];
-    DLTensor common[MAX_TENSORS]; // bytes of the rows in common, of what is written
+    DLTensor common[MAX_TENSORS]; // bytes of the common rows, in tensors that are written
     int64_t common_shape[MAX_TENSORS];
 } tensors;
 
@@ -40,7 +40,7 @@ static qn_status tensors_init(tensors *t, qn_device *device, const qni_row_op *w
     return QN_OK;
 }
 
-/** Where row `first` of each tensor is. */
+/** Finds where row `first` of each tensor is. */
 static void find_rows(tensors *t, const qni_row_op *what, int64_t first, void **data) {
     for (int i = 0; i < what->num_tensors; i++) {
         const qni_batch_tensor *from = &what->tensors[i];
@@ -49,7 +49,8 @@ static void find_rows(tensors *t, const qni_row_op *what, int64_t first, void **
     }
 }
 
-/** The bytes that `count` rows in common have in what is written; how many tensors that are. */
+/** Finds the bytes of `count` common rows in the tensors that are written. Returns the number of
+ *  these tensors. */
 static int find_common(tensors *t, const qni_row_op *what, int64_t count, const DLTensor **out) {
     void *data[MAX_TENSORS];
     int written = 0;
@@ -68,7 +69,7 @@ static int find_common(tensors *t, const qni_row_op *what, int64_t count, const 
     return written;
 }
 
-/** `count` rows by one op's kernels, in the three batches. */
+/** Runs `count` rows by one op's kernels, in the three batches. */
 static qn_status try_rows(qni_trial_run *run, const qni_row_op *what, const qni_op *op, tensors *t,
                           int64_t count, int64_t most) {
     const struct {
@@ -97,7 +98,7 @@ static qn_status try_rows(qni_trial_run *run, const qni_row_op *what, const qni_
     return st;
 }
 
-/** Whether the device runs the op's kernel on such a problem, of all rows. */
+/** Returns whether the device runs the op's kernel on such a problem of all rows. */
 static bool runs_kernel(const qn_device *device, const qni_row_op *what, const qni_op *op,
                         tensors *t, int64_t most) {
     const qni_variant *found;
@@ -117,7 +118,7 @@ qn_status qni_trial_row_batches(qni_trial_run *run, const qni_row_op *what) {
     for (int k = -1; k < (is_cpu ? what->op->num_variants : 0); k++) {
         const qni_op one = {what->op->name, &what->op->variants[k < 0 ? 0 : k], 1, nullptr,
                             nullptr};
-        const qni_op *op = k < 0 ? what->op : &one; // -1: whichever is best for each batch
+        const qni_op *op = k < 0 ? what->op : &one; // -1: the kernel that is best for each batch
         if (k >= 0 && !runs_kernel(device, what, op, &t, most))
             continue;
         for (int i = k >= 0; i < 2; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check harness: every kernel of an op on every problem of its family, against the op's
-// definition.
+// The check harness: runs every kernel of an op on every problem of its family, and compares it
+// with the op's definition.
 #include "check.h"
 
 #include <assert.h>
@@ -32,7 +32,8 @@ bool qni_trial_is_quick(const qni_trial_run *run) {
     return run->options.quick != 0;
 }
 
-/** Bytes from a tensor's first element to the end of its last, gaps between rows included. */
+/** Returns the bytes from a tensor's first element to the end of its last, gaps between rows
+ *  included. */
 static int64_t extent_bytes(const DLTensor *t) {
     if (qni_is_empty(t))
         return 0;
@@ -55,7 +56,8 @@ static qn_status hash_bytes(qn_stream *stream, const void *data, int64_t bytes, 
     return st;
 }
 
-/** Hashes what one output holds. Of a matrix of bytes whose rows lie far apart, the rows. */
+/** Hashes the content of one output; of a matrix of bytes whose rows lie far apart, the rows
+ *  alone. */
 static qn_status hash_tensor(qn_stream *stream, const DLTensor *t, uint64_t *hash) {
     constexpr int64_t far = 1 << 20;
     if (t->ndim != 2 || t->dtype.bits != 8 || qni_stride(t, 0) - t->shape[1] < far)
@@ -74,7 +76,7 @@ static qn_status start(qni_trial_run *run, const qni_trial_problem *problem,
                    : problem->call(run->stream, problem->problem);
 }
 
-/** One run from a fresh reset; *hash tells its outputs' bits. */
+/** Runs once after a reset; *hash becomes the hash of the outputs' bits. */
 static qn_status run_once(qni_trial_run *run, const qni_trial_problem *problem,
                           const qni_variant *variant, uint64_t *hash) {
     *hash = 0;
@@ -86,14 +88,15 @@ static qn_status run_once(qni_trial_run *run, const qni_trial_problem *problem,
     return QN_OK;
 }
 
-/** The first kernel that ran a problem, of those that are to give the same bits. */
+/** The first kernel that ran a problem, of those that must give equal bits. */
 typedef struct first_kernel {
     const char *name; // null: none yet
     uint64_t hash;
 } first_kernel;
 enum { MAX_BITS = 4 }; // above qni_config.bits
 
-/** Whether the kernel agrees with the first one of its qni_config.bits, or is that. */
+/** Returns whether the kernel agrees with the first one of its qni_config.bits, or is the
+ *  first. */
 static bool agrees(const qni_variant *variant, uint64_t hash, first_kernel firsts[MAX_BITS],
                    char *detail, size_t room) {
     assert(variant->config.bits < MAX_BITS);
@@ -106,9 +109,9 @@ static bool agrees(const qni_variant *variant, uint64_t hash, first_kernel first
     return false;
 }
 
-/** Runs twice, compares both, and the bits of one with the other, and with those of other kernels
- *  that are to agree. If they are wrong, *passed is false, and `detail` says what is. Not QN_OK:
- *  there was too little memory to tell. */
+/** Runs twice and compares both results with the reference, their bits with each other, and with
+ *  the bits of other kernels that must agree. If something is wrong, *passed becomes false, and
+ *  `detail` says what. Not QN_OK: there was too little memory to tell. */
 static qn_status run_and_compare(qni_trial_run *run, const qni_trial_problem *problem,
                                  const qni_variant *variant, first_kernel firsts[MAX_BITS],
                                  qn_check_result *result, char *detail, size_t room) {
@@ -137,7 +140,7 @@ static qn_status run_and_compare(qni_trial_run *run, const qni_trial_problem *pr
     return QN_OK;
 }
 
-/** One run between two events. */
+/** Times one run between two events. */
 static qn_status time_once(qni_trial_run *run, const qni_trial_problem *problem,
                            const qni_variant *variant, qn_event *events[2], int64_t *ns) {
     QN_TRY(qn_event_record(events[0], run->stream));
@@ -147,7 +150,8 @@ static qn_status time_once(qni_trial_run *run, const qni_trial_problem *problem,
     return qn_event_elapsed(ns, events[0], events[1]);
 }
 
-/** The fastest of the timed runs into *best; -1 where the device has no clock or nobody asked. */
+/** *best becomes the fastest of the timed runs; -1 if the device has no clock or nobody asked for
+ *  times. */
 static qn_status time_variant(qni_trial_run *run, const qni_trial_problem *problem,
                               const qni_variant *variant, int64_t *best) {
     qn_event *events[2] = {nullptr, nullptr};
@@ -174,7 +178,8 @@ static void report(qni_trial_run *run, const qn_check_result *result) {
         run->report(run->context, result);
 }
 
-/** What the simulated GPU says of the kernels that a variant launched; null if nothing. */
+/** Returns what the simulated GPU says of the kernels that a variant launched; null if it says
+ *  nothing. */
 static const char *find_evidence(qni_trial_run *run, char *text, size_t room) {
     static const struct {
         char letter;
@@ -212,7 +217,7 @@ static qn_status try_variant(qni_trial_run *run, const qni_trial_problem *proble
         run->has_failed |= st == QN_OK && !result.passed;
     }
     if (result.passed) {
-        *detail = 0; // the worst element of a result within tolerance is nobody's concern
+        *detail = 0; // a result within tolerance needs no detail
         st = time_variant(run, problem, variant, &result.time_ns);
     }
     if (!result.reason)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of op families, from families.def, and what needs all of them.
+// The table of op families, from families.def, and functions that need all families.
 #include "check.h"
 
 #include <assert.h>
@@ -19,8 +19,8 @@ enum { MAX_OPS = 256 };
 static const qni_op *ops[MAX_OPS + 1];
 static const char *op_names[MAX_OPS + 1];
 
-/** As the library is loaded: the runtime, which knows no op by itself, learns what the environment
- *  may name. */
+/** Runs when the library is loaded: tells the runtime, which knows no op by itself, the ops that
+ *  the environment may name. */
 __attribute__((constructor)) static void hand_over_ops(void) {
     int count = 0;
     for (const qni_family *const *family = qni_families; *family; family++)

@@ -43,7 +43,7 @@ static qn_status run_fickle(const qni_variant *, qn_stream *, const void *p) {
     static int runs;
     run_right(nullptr, nullptr, p);
     ((const problem *)p)->to[3] +=
-        1e-6f * (float)(++runs % 2); // within tolerance, but not the same bits
+        1e-6f * (float)(++runs % 2); // within tolerance, but other bits in each run
     return QN_OK;
 }
 
@@ -63,7 +63,7 @@ static const qni_op op_twice = {"twice", twice_variants, 6, nullptr, nullptr};
 static const qni_op op_right = {"right", twice_variants, 2, nullptr, nullptr};
 static const qni_op op_called = {"called", twice_variants, 2, nullptr, nullptr};
 
-/** A plain call that runs another kernel than its op's table would. */
+/** A plain call that runs another kernel than its op's table chooses. */
 static qn_status call_wrong(qn_stream *stream, const void *p) {
     return qni_run_variant(&twice_variants[2], stream, p);
 }
@@ -200,7 +200,7 @@ static void test_harness(void **) {
     qn_device_close(device);
 }
 
-/** Kernels that are to give the same bits are held to it. */
+/** Kernels that must give equal bits are compared with each other. */
 static void test_agreement(void **) {
     const qni_family *const families[] = {&family_kin, nullptr};
     qn_device *device = nullptr;
@@ -232,7 +232,7 @@ static qn_status try_poor(qni_trial_run *run, const qni_op *op) {
 static const qni_family family_poor = {"poor", (const qni_op *const[]){&op_poor, nullptr},
                                        try_poor};
 
-/** Without memory nothing is known of a kernel: it does not disagree. */
+/** Without memory nothing is known of a kernel, so it does not count as wrong. */
 static void test_no_memory(void **) {
     const qni_family *const families[] = {&family_poor, nullptr};
     qn_device *device = nullptr;
@@ -264,7 +264,7 @@ static const qni_variant elsewhere_variants[] = {
     {"elsewhere.gpu", {.all = QNI_F(GPU)}, false, nullptr, nullptr, run_right, {}}};
 static const qni_op op_elsewhere = {"elsewhere", elsewhere_variants, 1, nullptr, nullptr};
 
-/** Batches of 1, 4 and 8 numbers, of which all have the first. */
+/** Batches of 1, 4 and 8 numbers, which share the first number. */
 static qn_status try_batches(qni_trial_run *run, const qni_op *op) {
     static const int64_t sizes[] = {1, 4, 8};
     qni_trial_batches batches = {.run = run, .op = op};
@@ -301,7 +301,7 @@ static void test_batches(void **) {
     assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
     assert_int_equal(qni_trial_families(families, device, "batch", nullptr, note_result, &s),
                      QN_OK);
-    assert_int_equal(s.count, 2); // of three batches, the first is what others are held to
+    assert_int_equal(s.count, 2); // of three batches the first is compared with the two others
     assert_true(s.result[0].passed && s.result[1].passed);
     s = (seen){0};
     assert_int_equal(qni_trial_families(families, device, "by_count", nullptr, note_result, &s),
@@ -318,7 +318,7 @@ static void test_batches(void **) {
 
 // ---- areas
 
-/** How far the value is off that stands where `want` must. */
+/** Returns how far a value is off that stands where `want` must. */
 static double area_error(qn_stream *stream, qni_dtype dtype, double value, double want,
                          double tolerance) {
     qni_area a;
@@ -343,7 +343,7 @@ static void test_areas(void **) {
         assert_true(area_error(stream, dtype, 1, 1, 0) == 0);
     assert_true(area_error(stream, QNI_BF16, 1 + 0x1p-7, 1, 0x1p-6) < 1);
     assert_true(area_error(stream, QNI_BF16, 1 + 0x1p-5, 1, 0x1p-6) > 1);
-    // Below a power of two half a step above it is a whole one.
+    // Half a step above a power of two is a whole step below it.
     assert_true(area_error(stream, QNI_F32, 1 - 0x1p-24, 1, 0) > 1);
     assert_true(area_error(stream, QNI_BF16, 1, 1 + 0x1p-9, 0) == 0); // rounded to nearest
     qn_stream_destroy(stream);
@@ -352,7 +352,7 @@ static void test_areas(void **) {
 
 // ---- the families
 
-// Names of the library's own ops: those of the test's are unknown to qn_device_open.
+// The names are of the library's own ops, as qn_device_open does not know the test's.
 static void open_well(void *) {
     qn_device *device = nullptr;
     CHILD_CHECK(qn_device_open(&device, "cpu") == QN_OK);
@@ -385,7 +385,7 @@ static void test_unknown_names(void **) {
         child_run(open_badly, "accepted: ", (const char *[]){*bad, nullptr});
 }
 
-/** A table of measured choices can name each property of the op's problems. */
+/** Checks that a table of measured choices can name each property of the op's problems. */
 static void check_keys(const qni_op *op) {
     assert_non_null(op->keys);
     assert_non_null(op->describe);

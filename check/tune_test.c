@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of measured choices: its lines change which kernel runs, in order and by range, and a
-// faulty line is refused with its place.
+// The table of measured choices: its lines change which kernel runs, in order and by range; a
+// faulty line is refused, and its place is named.
 #include "../ops/gemm/gemm.h"
 #include "../ops/norm/norm.h"
 #include "../runtime/testing.h"
@@ -13,7 +13,8 @@
 
 static char folder[64], path[96], arch[64], units[16];
 
-/** Writes the table that children go by: a header, and the text with the CPU's arch for each @. */
+/** Writes the table that children follow: a header, and the text with the CPU's arch for each
+ *  @. */
 static void write_table(const char *text) {
     FILE *f = fopen(path, "we");
     assert_non_null(f);
@@ -26,7 +27,7 @@ static void write_table(const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-/** The environment of a child that goes by the table, with one more variable at most. */
+/** Returns the environment of a child that follows the table, with one more variable at most. */
 static const char *const *with_table(const char *more) {
     static char variable[128];
     static const char *env[3];
@@ -38,7 +39,7 @@ static const char *const *with_table(const char *more) {
 
 // ---- on the CPU, by calls
 
-/** The kernel that quantises a matrix of 256 columns. */
+/** Returns the kernel that quantises a matrix of 256 columns. */
 static const char *quantizer(int64_t rows) {
     static float x[64 * 256], scale[64 * 2];
     static uint8_t q[64 * 256];
@@ -86,7 +87,7 @@ static void first_choice(void *) {
     fputs(quantizer(3), stderr);
 }
 
-/** What costs choose, to see that a line does change it. */
+/** Returns what costs choose, to see that a line changes the choice. */
 static const char *usual(void) {
     static char kernel[64];
     snprintf(kernel, sizeof kernel, "%s", child_run(first_choice, nullptr, nullptr));
@@ -140,7 +141,7 @@ static void test_others_beat_it(void **) {
         skip();
     write_table("quantize @ -> quantize.cpu\n");
     RUN_QUANTIZE("QUERN_FORCE=quantize=quantize.cpu_avx2", {3, "quantize.cpu_avx2"});
-    // What is forbidden is not followed, and that is said.
+    // A line with a forbidden kernel is not followed, and the log says so.
     write_table("quantize @ -> quantize.cpu_avx2\n");
     text = RUN_QUANTIZE("QUERN_LOG=kernel", {3, "quantize.cpu_avx2"});
     assert_non_null(strstr(text, "quantize on cpu: quantize.cpu_avx2, chosen by "));
@@ -155,7 +156,7 @@ static void test_others_beat_it(void **) {
 
 // ---- on the simulated GPU, choices alone
 
-/** A product of packed weights, as qn_gemm would make it of contiguous tensors. */
+/** Returns a product of packed weights, as qn_gemm makes it of contiguous tensors. */
 static qni_gemm_problem product(int64_t m) {
     return (qni_gemm_problem){.dtype_a = QNI_E4M3FNUZ,
                               .dtype_b = QNI_E4M3FNUZ,
@@ -220,8 +221,8 @@ static void test_gemm(void **) {
     assert_int_equal(count_text(text, "chosen by"), 2);
 }
 
-/** Rows keep their bits: a line for some batches may only choose what agrees with the kernel for
- *  the others. */
+/** Rows keep their bits: a line for some batches may only choose a kernel that agrees with the
+ *  kernel for other batches. */
 static void test_batches(void **) {
     need_sim();
     const char *text, *any = "gemm.any", *decode = "gemm.fp8_decode";
@@ -295,7 +296,7 @@ static void test_every_op(void **) {
     }
 }
 
-// ---- what is refused
+// ---- refused tables
 
 static void open_badly(void *says) {
     qn_device *device = nullptr;

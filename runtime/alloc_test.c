@@ -20,12 +20,12 @@ int main(void) {
 #else
 
 /** Runs body again and again, failing its first allocation, its second, … until it needs no more
- *  than were granted. It may do without (a cache is a convenience), or give an error that says what
- *  is the matter. */
+ *  than were granted. body may do without the memory (a cache is a convenience), or give an error
+ *  that says what is wrong. */
 static void fail_each(qn_status (*body)(void)) {
     bool has_failed = true;
     int64_t n = 0;
-    assert_int_equal(body(), QN_OK); // what is made once in a process is made now
+    assert_int_equal(body(), QN_OK); // makes what a process makes once
     for (; has_failed; n++) {
         num_alive = 0;
         left = n;
@@ -65,8 +65,8 @@ static void test_cpu(void **) {
     fail_each(use_cpu);
 }
 
-/** AOTriton's ragged call keeps lengths and a plan in host memory: two sequences of a query and a
- *  key. */
+/** AOTriton's ragged call keeps lengths and a plan in host memory: there are two sequences of a
+ *  query and a key. */
 static qn_status attend_to_sequences(void) {
     static float q[16], out[16];
     static int32_t begins[] = {0, 1, 2};
@@ -154,7 +154,8 @@ static void test_jit(void **) {
     const char *const env[] = {variable, nullptr};
     child_run(test_jit_in_child, nullptr, env); // from the cache
     assert_int_equal(chmod(folder, 0777), 0);
-    child_run(test_jit_in_child, nullptr, env); // which is not to be trusted now: from clang
+    child_run(test_jit_in_child, nullptr, env); // from clang, as the cache's folder is not trusted
+                                                // now
     remove_folder(folder);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a kernel: order, reasons, what QUERN_DISABLE, QUERN_FORCE and QUERN_LOG do.
+// The choice of a kernel: order, reasons, and the effects of QUERN_DISABLE, QUERN_FORCE and
+// QUERN_LOG.
 #include "runtime.h"
 #include "testing.h"
 
@@ -49,7 +50,7 @@ static const qni_variant variants[] = {
 static const qni_op op_double = {"double", variants, 4, nullptr, nullptr};
 static const qni_op op_gpu_only = {"gpuonly", variants, 1, nullptr, nullptr};
 
-/** The CPU device with other features: what a lesser or greater machine would choose. */
+/** Returns the CPU device with other features, for the choice on a lesser or greater machine. */
 static qn_device device_with(uint64_t features) {
     qn_device device = {0};
     CHILD_CHECK(qni_cpu_open(&device, "") == QN_OK);
@@ -117,7 +118,8 @@ static double per_item(const qni_variant *variant, const qn_device *, const void
            (double)((const problem *)p)->count * variant->config.columns;
 }
 
-/** The first costs 10, the second one an item, the third is for what they cannot run. */
+/** The first costs 10, the second 1 for each item; the third is for problems that these two cannot
+ *  run. */
 static const qni_variant priced[] = {
     {"priced.flat", {.all = 0}, true, takes_fours, per_item, run_fours, {.rows = 10}},
     {"priced.each", {.all = 0}, true, takes_fours, per_item, run_wide, {.columns = 1}},

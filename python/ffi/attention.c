@@ -10,7 +10,8 @@ static void *data_of(const DLTensor *t) {
     return t ? (char *)t->data + t->byte_offset : nullptr;
 }
 
-/** Parameters as ops.def's line `attention` has them. A window below 0 is no bound. */
+/** Makes the arguments from the parameters of ops.def's line `attention`. A window below 0 is no
+ *  bound. */
 static qn_attention_args make_args(const TVMFFIAny *args) {
     const DLTensor *plan = T(6);
     return (qn_attention_args){.struct_size = sizeof(qn_attention_args),

@@ -9,28 +9,29 @@
 #include <tvm/ffi/c_api.h>
 
 #define FFI_EXPORT __attribute__((visibility("default")))
-/** A function that Python sees under that name. */
+/** A function that Python sees under this name. */
 #define FFI_FUNCTION(name)                                                                         \
     FFI_EXPORT int __tvm_ffi_##name(void *self, const TVMFFIAny *args, int32_t count,              \
                                     TVMFFIAny *result);                                            \
     int __tvm_ffi_##name([[maybe_unused]] void *self, [[maybe_unused]] const TVMFFIAny *args,      \
                          [[maybe_unused]] int32_t count, [[maybe_unused]] TVMFFIAny *result)
 
-/** Raises the Python exception of that name; gives -1, which a TVM-FFI function returns when it
+/** Raises the Python exception of this name. Returns -1, which a TVM-FFI function returns when it
  *  failed. */
 int ffi_raise(const char *kind, const char *message);
-/** 0 for QN_OK; else raises the status's exception with the library's message and gives -1. */
+/** Returns 0 for QN_OK; else raises the status's exception with the library's message and returns
+ *  -1. */
 int ffi_finish(qn_status status);
 
-/** The open device behind a DLPack device. The CPU, cuda:N and hip:N are opened when first asked
- *  for; simulated ones by device_open alone, as their DLPack number does not say which they are.
- *  Stays open as long as the process. */
+/** Gives the open device behind a DLPack device. The CPU, cuda:N and hip:N are opened when they are
+ *  first asked for; only device_open opens simulated devices, as their DLPack number does not say
+ *  which they are. The device stays open as long as the process. */
 qn_status ffi_device(qn_device **out, DLDevice id);
-/** Wraps the stream on which the caller's framework works on that device; destroyed by the
- *  caller. */
+/** Wraps the stream on which the caller's framework works on the device. The caller destroys the
+ *  stream. */
 qn_status ffi_stream_create(qn_stream **out, DLDevice id);
 
-/** The tensor that an argument holds; null for None. */
+/** Returns the tensor that an argument holds; null for None. */
 static inline DLTensor *ffi_tensor(const TVMFFIAny *arg) {
     if (arg->type_index == kTVMFFIDLTensorPtr)
         return arg->v_ptr;
@@ -39,12 +40,12 @@ static inline DLTensor *ffi_tensor(const TVMFFIAny *arg) {
     return nullptr;
 }
 
-/** The number that an argument holds: an integer's or a float's. */
+/** Returns the number that an argument holds, an integer's or a float's. */
 static inline float ffi_number(const TVMFFIAny *arg) {
     return (float)(arg->type_index == kTVMFFIFloat ? arg->v_float64 : (double)arg->v_int64);
 }
 
-/** Of ops.def's line `attention`. attention.c. */
+/** Runs ops.def's line `attention`. attention.c. */
 qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args);
 
 #endif

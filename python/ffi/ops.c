@@ -14,7 +14,7 @@ typedef struct ffi_op {
     qn_status (*run)(qn_stream *stream, const TVMFFIAny *args);
 } ffi_op;
 
-// ---- what goes wrong
+// ---- errors
 
 int ffi_raise(const char *kind, const char *message) {
     TVMFFIErrorSetRaisedFromCStr(kind, message);
@@ -53,7 +53,7 @@ typedef struct parameter {
     bool is_flag;        // 0 or 1
 } parameter;
 
-/** Reads the word that begins at text and gives what follows it; null at the end. */
+/** Reads the word that begins at text. Returns what follows the word; null at the end. */
 static const char *next_parameter(parameter *out, const char *text) {
     text += strspn(text, " ");
     if (!*text)
@@ -94,7 +94,7 @@ static bool is_zero(const TVMFFIAny *arg) {
     return arg->type_index == kTVMFFIFloat ? (float)arg->v_float64 == 0 : arg->v_int64 == 0;
 }
 
-/** Raises for a number of the right kind that C would take for another. */
+/** Raises for a number of the right kind that C takes for another number. */
 static int check_value(const ffi_op *op, const parameter *p, const TVMFFIAny *arg) {
     char text[256];
     if (p->is_nonzero && is_zero(arg))
@@ -129,7 +129,7 @@ static int check_args(const ffi_op *op, const TVMFFIAny *args, int32_t count) {
 
 // ---- calls
 
-/** Where the op runs: the device of the first tensor that is not on the CPU. */
+/** Returns where the op runs: the device of the first tensor that is not on the CPU. */
 static DLDevice device_of(const TVMFFIAny *args, int32_t count) {
     for (int32_t i = 0; i < count; i++) {
         const DLTensor *t = ffi_tensor(&args[i]);

@@ -29,7 +29,7 @@ static qn_device *find_device(DLDevice id) {
     return nullptr;
 }
 
-/** Opens a device, or takes the one that is open already. Under devices_lock. */
+/** Opens a device, or takes it if it is already open. devices_lock is held. */
 static qn_status open_device(qn_device **out, const char *spec) {
     qn_device *device;
     const qn_status status = qn_device_open(&device, spec);
@@ -37,7 +37,7 @@ static qn_status open_device(qn_device **out, const char *spec) {
         return status;
     if (find_device(qn_device_id(device)))
         qn_device_close(device);        // this process's other handle stays
-    else if (num_devices < MAX_DEVICES) // one beyond these is opened anew by each call
+    else if (num_devices < MAX_DEVICES) // each call opens a device beyond these anew
         devices[num_devices++] = device;
     *out = device;
     return QN_OK;
@@ -78,7 +78,7 @@ static int give_text(const char *text, TVMFFIAny *result) {
     return TVMFFIStringFromByteArray(&(TVMFFIByteArray){text, strlen(text)}, result);
 }
 
-/** A string argument; null if it is none. Python's are ended by a zero. */
+/** Returns a string argument; null if it is no string. A zero ends Python's strings. */
 static const char *text_of(const TVMFFIAny *arg) {
     switch (arg->type_index) {
     case kTVMFFIRawStr:
@@ -210,7 +210,7 @@ static own_tensor *make_tensor(const TVMFFIShapeCell *shape, const int64_t *stri
         own->sizes[i] = shape->data[i];
         own->sizes[ndim + i] = strides ? strides[i] : stride;
         if (stride < 0 || __builtin_mul_overflow(stride, shape->data[i], &stride))
-            stride = -1; // which nothing takes
+            stride = -1; // -1, which no op takes
     }
     own->managed =
         (DLManagedTensorVersioned){.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
@@ -235,7 +235,8 @@ static int give_tensor(own_tensor *own, TVMFFIAny *result) {
     return 0;
 }
 
-/** Bytes from a tensor's first element to the end of its last; -1: too many, or nonsense. */
+/** Returns the bytes from a tensor's first element to the end of its last; -1: they are too many,
+ *  or make no sense. */
 static int64_t extent_bytes(const DLTensor *t) {
     int64_t last = 0, reach, bytes;
     bool is_empty = false;
@@ -244,7 +245,7 @@ static int64_t extent_bytes(const DLTensor *t) {
         if (t->shape[i] < 0 || t->strides[i] < 0 ||
             __builtin_mul_overflow(t->shape[i] - 1, t->strides[i], &reach) ||
             __builtin_add_overflow(last, reach, &last))
-            return -1; // the library says what it thinks of that
+            return -1; // the library refuses such a tensor, with a message
     }
     if (is_empty)
         return 0;
@@ -263,7 +264,7 @@ static qn_status allocate(own_tensor *own, DLDevice id) {
     return status == QN_OK ? qn_malloc(own->device, &t->data, bytes) : status;
 }
 
-/** A new tensor on the device, not initialised. */
+/** Makes a new tensor on the device, not initialised. */
 static int give_new(const TVMFFIShapeCell *shape, const int64_t *strides, DLDataType dtype,
                     DLDevice id, TVMFFIAny *result) {
     own_tensor *own = make_tensor(shape, strides, dtype);
@@ -311,7 +312,8 @@ FFI_FUNCTION(lend) {
     return give_tensor(own, result);
 }
 
-/** A tensor over the memory of another, which it keeps; a foreign one must outlive it. */
+/** Makes a tensor over the memory of another, which it keeps alive; a foreign tensor must outlive
+ *  it. */
 static int give_view(const TVMFFIAny *of, int64_t offset_bytes, const TVMFFIShapeCell *shape,
                      const int64_t *strides, DLDataType dtype, TVMFFIAny *result) {
     const DLTensor *t = ffi_tensor(of);

@@ -218,8 +218,8 @@ static void test_copy(void **) {
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 4; j++)
             assert_int_equal(to[i][j], i < 3 && j < 2 ? from[j][i + 1] : -1);
-    // A dimension of one index may have any stride; that its product with a size overflows is
-    // undefined, as sanitizers tell.
+    // A dimension of one index may have any stride. Its product with a size must not be formed:
+    // overflow is undefined, which sanitizers report.
     int64_t one_of[] = {2, 1}, odd[] = {1, INT64_MIN};
     src = tensor_of(from, QNI_I32, 2, one_of, odd);
     dst = tensor_of(to, QNI_I32, 2, one_of, odd);
@@ -240,8 +240,8 @@ static void test_copy(void **) {
     qn_device_close(device);
 }
 
-/** Copies large enough to be shared among threads, from and to any address; what lies around
- *  stays. */
+/** Copies large enough to be shared among threads, from and to any address, leave all bytes around
+ *  them. */
 static void test_large_copy(void **) {
     enum { BYTES = (5 << 20) + 77, MARGIN = 64 };
     qn_device *device = open_cpu();
@@ -261,7 +261,7 @@ static void test_large_copy(void **) {
         assert_int_equal(to[MARGIN - offset - 1], 0xA5);
         assert_int_equal(to[MARGIN - offset + BYTES], 0xA5);
     }
-    // Onto itself, further on: as memmove has it.
+    // A copy onto itself, further on, works as memmove does.
     int64_t shape[] = {BYTES - 100};
     memcpy(to, from, BYTES);
     DLTensor src = tensor_of(to, QNI_U8, 1, shape, nullptr);
@@ -293,15 +293,16 @@ static void test_copy_refusals(void **) {
     bad.shape = huge;
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
     assert_error_has("more bytes than 62 bits can count");
-    bad.dtype = qni_dl_dtype(QNI_U8); // what has no elements is counted, with room to add two sizes
+    bad.dtype = qni_dl_dtype(QNI_U8); // the bytes of tensors without elements are counted too, with
+                                      // room to add two sizes
     bad.shape = (int64_t[]){0, 1ll << 62};
     assert_int_equal(qn_copy(stream, &bad, &bad), QN_E_INVALID);
     assert_error_has("more bytes than 62 bits can count");
     bad.shape = huge;
-    bad.dtype = (DLDataType){kDLFloat, 0, 0}; // elements without bits are counted all the same
+    bad.dtype = (DLDataType){kDLFloat, 0, 0}; // elements without bits are counted, too
     assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
     assert_error_has("more bytes than 62 bits can count");
-    for (int i = 0; i < 2; i++) { // sizes are looked at only if there can be so many
+    for (int i = 0; i < 2; i++) { // sizes are looked at only if so many dimensions are allowed
         bad = good;
         bad.ndim = i ? 1000000 : -1;
         assert_int_equal(qn_copy(stream, &good, &bad), QN_E_INVALID);
@@ -459,7 +460,7 @@ static void add_one(void *context, int64_t i) {
     ((int64_t *)context)[i]++;
 }
 
-/** One of several threads that call the pool at once. */
+/** Runs as one of several threads that call the pool at one time. */
 static void *call_often(void *) {
     int64_t counts[64] = {0};
     for (int round = 0; round < 200; round++)
@@ -480,7 +481,8 @@ static void call_from_threads(void *) {
 static void test_threads(void **) {
     child_run(tally_all, nullptr, (const char *[]){"QUERN_NUM_THREADS=1", nullptr});
     child_run(tally_all, nullptr, (const char *[]){"QUERN_NUM_THREADS=4", nullptr});
-#if !__has_feature(thread_sanitizer) // which refuses threads in the child of a threaded process
+#if !__has_feature(thread_sanitizer) // the sanitizer refuses threads in the child of a threaded
+                                     // process
     child_run(fork_and_tally, nullptr, (const char *[]){"QUERN_NUM_THREADS=4", nullptr});
 #else
     (void)fork_and_tally;

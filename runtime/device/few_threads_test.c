@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU's threads where the system has too few: work is done all the same, by fewer.
+// The CPU's threads where the system has too few: fewer threads do the work.
 #include "../runtime.h"
 #include "../testing.h"
 
@@ -22,24 +22,25 @@ static int count_threads(void) {
     return count;
 }
 
-/** Whether the process has `want` threads, once those that ended have left the system's list. */
+/** Returns whether the process has `want` threads, once those that ended have left the system's
+ *  list. */
 static bool are_threads(int want) {
-    if (__has_feature(thread_sanitizer)) // which keeps threads of its own
+    if (__has_feature(thread_sanitizer)) // the sanitizer keeps threads of its own
         return true;
     for (int i = 0; i < 2000 && count_threads() > want; i++)
         usleep(1000);
     return count_threads() == want;
 }
 
-// The threads that somebody else takes between the look and the pool: of this process's, one by
-// one, from the n-th on.
+// Threads that somebody else takes between the library's look and the pool: this process's threads,
+// one by one, from number taken_from on.
 static atomic_int num_made, taken_from, taken_to;
 
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_CREATE_TAKEN 1 // by the sanitizer's own
+#define IS_CREATE_TAKEN 1 // the sanitizer has replaced pthread_create
 #else
 #define IS_CREATE_TAKEN 0
-// Visible, so that pthreadpool calls it.
+// The function is visible, so that pthreadpool calls it.
 __attribute__((visibility("default"))) int pthread_create(pthread_t *thread,
                                                           const pthread_attr_t *attributes,
                                                           void *(*body)(void *), void *argument) {
@@ -55,8 +56,8 @@ static void note_item(void *done, int64_t i) {
     atomic_fetch_add(&((atomic_int *)done)[i], 1);
 }
 
-/** Does each item once, twice over. Waiting for a thread that cannot be made is the fault; the
- *  alarm ends that. */
+/** Does each item once, two times over. The fault would be to wait for a thread that cannot be
+ *  made; the alarm ends that. */
 static void work(void) {
     static atomic_int done[ITEMS];
     alarm(TIME_S);
@@ -69,7 +70,7 @@ static void work(void) {
 
 static const char *const env[] = {"QUERN_NUM_THREADS=64", "QUERN_LOG=kernel", nullptr};
 
-/** How many threads the device says that it has. */
+/** Returns how many threads the device says that it has. */
 static int threads_told(void) {
     qn_device *cpu = nullptr;
     qn_device_info info = {.struct_size = sizeof info};
@@ -90,7 +91,7 @@ static void test_all_threads(void **) {
     assert_int_equal(count_text(child_run(work_freely, nullptr, env), "threads in place of"), 0);
 }
 
-/** This process's address space, in bytes. */
+/** Returns this process's address space, in bytes. */
 static rlim_t space_now(void) {
     unsigned long pages = 0;
     FILE *f = fopen("/proc/self/statm", "re");
@@ -105,14 +106,14 @@ static void work_in_little_space(void *) {
     work();
     const int told = threads_told();
     CHILD_CHECK(told < WANTED && are_threads(told));
-    void *room = malloc(16 << 20); // the pool has not taken it all
+    void *room = malloc(16 << 20); // the pool has not taken all space
     CHILD_CHECK(room);
     free(room);
 }
 
 static void test_little_space(void **) {
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-    skip(); // the sanitizer's own memory is beyond any such limit
+    skip(); // the sanitizer's own memory is larger than any such limit
 #endif
     assert_int_equal(
         count_text(child_run(work_in_little_space, nullptr, env), "threads in place of 64"), 1);
@@ -134,8 +135,8 @@ static void test_no_threads(void **) {
         count_text(child_run(work_as_nobody, nullptr, env), "1 threads in place of 64"), 1);
 }
 
-/** After the look (WANTED threads) and the maker, the pool's tenth thread is nowhere to be had, nor
- *  are those behind it. */
+/** After the look (WANTED threads) and the thread that makes the pool, the pool's tenth thread
+ *  cannot be made, nor can those after it. */
 static void work_as_others_take_threads(void *) {
     atomic_store(&taken_from, WANTED + 10);
     atomic_store(&taken_to, 2 * WANTED);

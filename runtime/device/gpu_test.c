@@ -23,7 +23,8 @@ static void assert_error_has(const char *word) {
         fail_msg("the message lacks \"%s\": %s", word, qn_last_error());
 }
 
-/** The simulated GPU's library of this build; null if the build has none (QUERN_SIM=OFF). */
+/** Returns the simulated GPU's library of this build; null if the build has none
+ *  (QUERN_SIM=OFF). */
 static const char *sim_library(void) {
     static char path[512];
     const char *build = getenv("QUERN_BUILD_DIR"), *chosen = getenv("QUERN_SIM_LIBRARY");
@@ -69,7 +70,7 @@ static void test_devices(void **) {
     qn_device_close(again);
 }
 
-/** Work on two devices in turn lands on the right one. */
+/** Work on two devices in turn runs on the right device. */
 static void test_two_devices(void **) {
     qn_device *second = nullptr;
     qn_stream *second_stream = nullptr;
@@ -316,8 +317,8 @@ static const qni_kernel_ref unknown_image = {.image = "nothing", .entry = "qk_no
 static const qni_kernel_ref strict = {
     .image = "gemm_pack", .entry = "qk_gemm_pack", .max_scratch_bytes = -1};
 
-/** So few SGPRs that clang spills some; the other remark keeps the two images of one kernel
- *  apart. */
+/** Defines for so few SGPRs that clang spills some; another define keeps the two images of one
+ *  kernel apart. */
 #define FEW_SGPRS "-Dqk_gemm_pack=__attribute__((amdgpu_num_sgpr(16)))qk_gemm_pack"
 static const qni_kernel_ref spilling = {
     .image = "gemm_pack", .entry = "qk_gemm_pack", .defines = FEW_SGPRS};
@@ -389,7 +390,7 @@ static void test_first_load_race(void **) {
 
 // ---- an op, as a user calls it
 
-/** Quantises ones of a row on the GPU: scale 1/448, every code 448's. */
+/** Quantises a row of ones on the GPU: the scale must be 1/448, and every code 448's. */
 static void quantize_ones(void *) {
     enum { COLS = 256 };
     float ones[COLS], scales[2];
@@ -437,7 +438,7 @@ static void test_op(void **) {
     assert_int_equal(count_text(text, "quern: kernel: quantize on sim:gfx942: quantize.gpu"), 1);
     text = child_run(quantize_ones, nullptr,
                      (const char *[]){"QUERN_DISABLE=cpu", "QUERN_NO_JIT=1", nullptr});
-    assert_string_equal(text, ""); // what is built in needs no compiler
+    assert_string_equal(text, ""); // built-in images need no compiler
 }
 
 // ---- drivers
@@ -463,7 +464,7 @@ static void open_both(void *) {
     close_gpu(nullptr);
 }
 
-/** What is counted is what is listed, though listing makes devices of the library that is hip's as
+/** The count equals the list, although listing makes devices of the library that is hip's as
  *  well. */
 static void list_twice(void *) {
     qn_device_info infos[64] = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out in a simulated GPU: the n-th allocation of a process fails, for every n, or
-// all from there on, in whatever thread; a call does without, or gives QN_E_MEMORY and speaks of
-// memory.
+// Memory that runs out in a simulated GPU: the n-th allocation of a process fails, for every n,
+// alone or with all later ones, in whatever thread. A call must do without the memory, or give
+// QN_E_MEMORY and a message about memory.
 #include "../../tests/failing_malloc.h"
 #include "../runtime.h"
 #include "../testing.h"
@@ -18,8 +18,8 @@ int main(void) {
 
 enum { ROWS = 2, DIM = 64, TRIES = 20000 };
 
-/** All that a program does from its first call on: opens a device, launches a kernel, reads what it
- *  has written. */
+/** Does all that a program does from its first call on: opens a device, launches a kernel, reads
+ *  the kernel's result. */
 static qn_status use_sim(void) {
     static float host[ROWS * DIM];
     int64_t shape[] = {ROWS, DIM};
@@ -60,7 +60,7 @@ typedef struct attempt {
 
 enum { DONE = 0, SURVIVED = 10, REFUSED = 11, ABORTED = 12, WRONG = 13 };
 
-/** Ends with what became of the process whose n-th allocation failed. */
+/** Fails the n-th allocation in this process, whose exit status tells the outcome. */
 static void fail_one(void *context) {
     const attempt *a = context;
     atomic_store(&left_anywhere, a->n);
@@ -86,7 +86,7 @@ static void fail_each(bool always) {
         child c = child_start(fail_one, &a, nullptr);
         code = child_wait(&c, &printed);
         if (strstr(printed, "cannot allocate memory for thread-local data: ABORT"))
-            code = ABORTED; // the C library's, of a thread's first use of a library's variables
+            code = ABORTED; // the C library aborts at a thread's first use of a library's variables
         if (code != DONE && code != SURVIVED && code != REFUSED && code != ABORTED) {
             print_error("allocation %ld failed: ended with %d: %s\n", (long)n, code, printed);
             code = WRONG;

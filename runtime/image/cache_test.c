@@ -17,7 +17,7 @@ static const qni_cache_key key = {0x0123456789abcdefu, 0xfedcba9876543210u};
 static const char payload[] = "the bytes of an image, or at least as many as one line has";
 static char folder[64], name[256];
 
-// ---- what is done for an entry's safety, in order: these stand before the C library's
+// ---- the steps for an entry's safety, in order: these functions replace the C library's
 
 static char steps[256];
 static size_t num_steps; // bytes of it
@@ -164,7 +164,7 @@ static void refuse_foreign(void *) {
 static void replace_partial(void *) {
     char path[512], problem[128];
     snprintf(path, sizeof path, "%s/.partial.%s", folder, name);
-    const int fd = open(path, O_CREAT | O_WRONLY, 0600); // what a writer left that was killed
+    const int fd = open(path, O_CREAT | O_WRONLY, 0600); // left by a writer that was killed
     CHILD_CHECK(fd >= 0 && write(fd, "qu", 2) == 2 && close(fd) == 0);
     store(nullptr);
     CHILD_CHECK(can_load(problem, sizeof problem));
@@ -186,12 +186,12 @@ static void note_entry(void *context, const qn_cache_entry *entry) {
     CHILD_CHECK(entry->modified_unix >= 0 && entry->modified_unix <= time(nullptr) + 1);
 }
 
-/** A pipe, a socket or a folder in an entry's place: nothing waits for it, and it is replaced. */
+/** A pipe, a socket or a folder in an entry's place is replaced, and nothing waits for it. */
 static void replace_no_file(void *) {
     char problem[128];
     int64_t removed;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    alarm(10); // waiting is the fault
+    alarm(10); // the fault would be to wait
     for (int kind = 0; kind < 4; kind++) {
         const int fd = kind == 2 ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
         snprintf(address.sun_path, sizeof address.sun_path, "%s", entry_path());
@@ -211,7 +211,8 @@ static void replace_no_file(void *) {
     CHILD_CHECK(qn_cache_clear(&removed) == QN_OK && removed == 1);
 }
 
-/** What an entry must have gone through for a power cut to leave it whole or absent. */
+/** An entry must go through these steps in order, so that a power cut leaves it whole or
+ *  absent. */
 static void sync_in_order(void *) {
     num_steps = 0;
     store(nullptr);

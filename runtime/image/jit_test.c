@@ -56,7 +56,7 @@ static int count_files(const char *path) {
     return count;
 }
 
-/** Gets the image and looks whether it is one. `defines` may be null. */
+/** Gets the image and checks that it is one. `defines` may be null. */
 static void get_image(void *defines) {
     void *data = nullptr;
     size_t bytes = 0;
@@ -99,8 +99,8 @@ static void flip_one(void *folder, const qn_cache_entry *file) {
     CHILD_CHECK(pwrite(fd, &byte, 1, file->bytes / 2) == 1 && close(fd) == 0);
 }
 
-/** Gives the file to another user; who is not root can only let others write to it, which counts
- *  the same. */
+/** Gives the file to another user. Without root it lets others write to the file, which has the
+ *  effect of that. */
 static void estrange_one(void *folder, const qn_cache_entry *file) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", (const char *)folder, file->name);
@@ -173,7 +173,7 @@ static void test_killed_and_recovered(void **) {
     assert_int_equal(count_text(text, "from the cache"), 1);
     assert_int_equal(count_files(p->cache), 1);
     // A clang whose parent was killed may still write to the folder that is being removed; then the
-    // next run has it.
+    // next run removes it.
     for (int i = 0; i < 20 && count_files(p->tmp) > 0; i++) {
         char defines[32];
         snprintf(defines, sizeof defines, "-DQK_UNUSED=%d", i);
@@ -183,7 +183,7 @@ static void test_killed_and_recovered(void **) {
     remove_folder(p->top);
 }
 
-/** The folder of a process that is alive is not taken for one that was left. */
+/** The folder of a living process does not count as left behind. */
 static void test_living_neighbour(void **) {
     place *p = make_place("QUERN_CLANG=/nonexistent/clang");
     qni_workplace place;
@@ -202,7 +202,7 @@ static void test_living_neighbour(void **) {
     remove_folder(p->top);
 }
 
-// ---- no usable cache: the image is built and used all the same
+// ---- no usable cache: the image is still built and used
 
 static void test_distrusted_folder(void **) {
     place *p = make_place(nullptr);
@@ -240,7 +240,7 @@ static void test_full_disk(void **) {
 }
 
 static void test_read_only_folder(void **) {
-    if (geteuid() != 0) { // a mode is enough for who is not root
+    if (geteuid() != 0) { // for others than root a mode is enough
         place *p = make_place(nullptr);
         assert_int_equal(mkdir(p->cache, 0500), 0);
         const char *text = child_run(get_image, nullptr, p->env);
@@ -314,7 +314,7 @@ static void test_other_compilers(void **) {
     remove_folder(p->top);
 }
 
-/** The state of a process as ps shows it; 'X' if there is none. */
+/** Returns the state of a process as ps shows it; 'X' if there is no such process. */
 static char state_of(int pid) {
     char path[64], state = 'X';
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -326,8 +326,8 @@ static char state_of(int pid) {
     return state;
 }
 
-/** Whether what the script started still runs; its number is in a file. Nobody may have buried it
- *  yet. */
+/** Returns whether the process that the script started still runs; its number is in a file. A
+ *  process that ended may not have been waited for yet. */
 static bool still_runs(const char *folder) {
     char path[128];
     int pid = 0;
@@ -341,8 +341,8 @@ static bool still_runs(const char *folder) {
     return !strchr("XZ", state_of(pid));
 }
 
-/** A compiler that hangs, whether it keeps its output open or not, and one that does not even say
- *  who it is. */
+/** Compilers that hang are killed, whether they keep their output open or not, and so is one that
+ *  does not answer --version. */
 static void test_hanging_compiler(void **) {
     static const char *const scripts[] = {
         "case $1 in --version) echo 'clang version 22.9.9';; *) sleep 100 & echo $! >%s/pid; "
@@ -369,7 +369,7 @@ static void test_hanging_compiler(void **) {
 
 // ---- references made at run time
 
-/** With defines that are written where others were before. */
+/** Uses defines that are written where other defines were before. */
 static qn_status use_configuration(qn_device *device, char *defines, const char *text) {
     qni_kernel_usage usage = {0};
     const qni_kernel_ref ref = {.image = image, .entry = entry, .defines = strcpy(defines, text)};
@@ -391,7 +391,7 @@ static void use_configurations(void *) {
     qn_device_close(device);
 }
 
-/** What a reference says is its identity: neither its address nor its strings'. */
+/** A reference's content is its identity, not its address nor those of its strings. */
 static void test_configurations(void **) {
     place *p = make_place(nullptr);
     const char *text = child_run(use_configurations, nullptr, p->env);
@@ -400,7 +400,7 @@ static void test_configurations(void **) {
     remove_folder(p->top);
 }
 
-// ---- images that are not what they should be
+// ---- bad images
 
 static const qni_kernel_ref pack_ref = {.image = image, .entry = entry, .defines = "-DQK_UNUSED=7"};
 
@@ -413,7 +413,7 @@ static void fail_to_load(void *) {
     qn_device_close(device);
 }
 
-/** A compiler that writes something else: it is judged before it is kept. */
+/** The output of a compiler that writes something else is judged before it is kept. */
 static void test_bad_image_is_not_kept(void **) {
     char script[128], variable[160];
     place *p = make_place(variable);
@@ -439,7 +439,7 @@ static void get_refused(void *) {
     CHILD_CHECK(!data && strstr(qn_last_error(), "refused by the test"));
 }
 
-/** One that is kept but not accepted, as by a contract of later, is built again. */
+/** An image that is kept but not accepted, for example by a later contract, is built again. */
 static void test_kept_image_is_judged(void **) {
     place *p = make_place(nullptr);
     child_run(get_refused, nullptr, p->env);
@@ -479,7 +479,7 @@ static void test_nonsense(void **) {
 
 // ---- what is embedded is enough
 
-/** The JIT makes of an image what the build did. */
+/** Checks that the JIT makes of an image what the build made. */
 static void check_rebuilt(const qni_image *built) {
     const qni_target *target = qni_target_find(built->target, strlen(built->target));
     void *data = nullptr;
@@ -494,7 +494,7 @@ static void rebuild_all(void *) {
     int rebuilt = 0;
     for (const qni_image *built = qni_images; built->id; built++) {
         if (strcmp(built->target, "gfx942") != 0 || built->bytes > 40000)
-            continue; // one target, and not those that take clang seconds
+            continue; // tries one target, without images that take clang seconds
         check_rebuilt(built);
         rebuilt++;
     }
@@ -508,8 +508,8 @@ static void test_rebuild(void **) {
     remove_folder(p->top);
 }
 
-/** An image whose defines depend on the target is what the build made of it, whether its value is
- *  one for the target or the one for all others. */
+/** An image whose defines depend on the target is what the build made, whether the value is one for
+ *  the target or that for all other targets. */
 static void rebuild_by_target(void *) {
     static const char *const targets[] = {"gfx942", "gfx1151", "gfx1201"};
     int rebuilt = 0;

@@ -24,7 +24,7 @@ static bytes read_whole(const char *path) {
     return b;
 }
 
-/** A code object with one kernel `k` of that body, made by clang's assembler. */
+/** Makes a code object with one kernel `k` of a body, by clang's assembler. */
 static bytes assemble(const char *cpu, const char *body) {
     static const char *const rest =
         ".amdhsa_code_object_version 5\n.text\n.globl k\n.p2align 8\n.type k,@function\nk:\n%s\n"
@@ -89,8 +89,8 @@ static void test_usage(void **) {
     free(b.data);
 }
 
-/** Damage never crashes the reader (run under the sanitizers) and never makes it point outside the
- *  file. */
+/** Looks at damaged data: damage must never crash the reader (under sanitizers) and never make it
+ *  point outside the file. */
 static void look(const char *data, size_t count) {
     qni_object_kernel k;
     if (qni_object_kernel_find(&k, data, count, "k") != QN_OK)
@@ -122,8 +122,7 @@ static void test_damage(void **) {
     free(b.data);
 }
 
-/** A symbol table that claims to be larger than the file must not be walked to the end of its
- *  claim. */
+/** A symbol table that claims to be larger than the file must not be walked to its claimed end. */
 static void test_endless_table(void **) {
     bytes b = assemble("gfx942", "s_endpgm");
     Elf64_Ehdr header;
@@ -255,8 +254,8 @@ static void test_ptx(void **) {
     assert_int_equal(qni_ptx_kernel_find(&k, "kernel", 7, "k"), QN_E_INVALID);
 }
 
-/** A kernel that waits by itself is known by its body; a remark's directives go into its own
- *  kernel's head. */
+/** A kernel's body tells whether it waits by itself; a remark's directives go into the head of the
+ *  remark's kernel. */
 static void test_ptx_words(void **) {
     static const char text[] = ".version 8.0\n// quern: k .maxnreg 40\n// quern: kkk .maxnreg 80\n"
                                ".entry kk(.param .b8 a[8])\n{\n}\n"

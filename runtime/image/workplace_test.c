@@ -11,7 +11,7 @@
 
 static bool has_locks = true;
 
-/** In the C library's place; a file system without locks answers so. */
+/** Replaces the C library's function; a file system without locks answers so. */
 int flock(int fd, int operation) {
     if (has_locks)
         return (int)syscall(SYS_flock, fd, operation);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of a caller's struct that is missing or of another size.
+// The messages on a caller's struct that is missing or of another size.
 #include "../runtime.h"
 #include "../testing.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as they are stated and read: what is found, what is refused, what may lie where.
+// Tensors are described and read: what is found, what is refused, and what may overlap.
 #include "../testing.h"
 #include "read.h"
 
@@ -59,7 +59,7 @@ static void test_what_is_found(void **) {
     assert_int_equal(qni_read_tensors(&call, x, 1), QN_OK);
     assert_int_equal(x[0].stride[0], 6);
     assert_int_equal(x[0].stride[1], 1);
-    shape[0] = 0; // empty: strides say nothing, and no byte is touched
+    shape[0] = 0; // empty: strides do not matter, and no byte is touched
     strides[0] = INT64_MAX;
     t.strides = strides;
     assert_int_equal(qni_read_tensors(&call, x, 1), QN_OK);
