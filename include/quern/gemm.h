@@ -48,16 +48,18 @@ typedef struct qn_gemm_args {
  *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
  *  Types:   each K-block's partial sum is f32, is scaled in f32 and added to an f32 sum, which is
  *           rounded once.
- *  Align:   element size; 16-byte aligned rows allow the faster kernels.
+ *  Align:   element size; 16-byte aligned rows allow the faster kernels. On Hopper, k contiguous in
+ *           a and b, and scale_a with m contiguous and a kb stride of whole 16 bytes, are fastest.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its
  *           row of a or its column of b; any m, n, k.
  *  Overlap: d may be c itself; apart from that, d overlaps no other tensor.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
- *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; dimensions of 2^31
- *           or more on a GPU), QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
+ *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; dimensions of
+ *           2^31 or more on a GPU), QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
  *  Bits:    equal from run to run and for any number of threads. A row's bits depend neither on
  *           the number of other rows nor on their values, in the dense form and in grouped forms
- *           with any number of groups.
+ *           with any number of groups. On Hopper they depend on whether a's and b's rows are
+ *           aligned to 16 bytes.
  *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
 QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 

@@ -66,8 +66,9 @@ int64_t qni_gemm_row_group(const qni_gemm_problem *problem, int64_t slab, int64_
  *  where slabs is groups if the problem is masked, else 1. Rows that the problem does not write are
  *  left alone. `bound` has d's shape and may be null; it gets how far from d a kernel may be that
  *  multiplies and adds in f32, before rounding to dtype_d. All pointers are host memory. Packed
- *  problems are not taken: the reference reads weights as they were before packing. */
-void qni_gemm_ref(const qni_gemm_problem *problem, double *d, double *bound);
+ *  problems are not taken: the reference reads weights as they were before packing.
+ *  cuts_fp8: FP8 products go through Hopper's tensor cores (gemm_ref.c says what these cut). */
+void qni_gemm_ref(const qni_gemm_problem *problem, bool cuts_fp8, double *d, double *bound);
 
 // ---- packed weights (gemm_pack.c)
 
@@ -89,7 +90,8 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 #undef QN_VARIANT
 #undef QN_IMAGE
 qni_supports_fn qni_gemm_any_supports, qni_gemm_any_fp8_supports, qni_gemm_decode_supports,
-    qni_gemm_fp8_supports, qni_gemm_fp8_fn_supports, qni_gemm_pack_gpu_supports;
-qni_cost_fn qni_gemm_any_fp8_cost, qni_gemm_decode_cost, qni_gemm_fp8_cost;
+    qni_gemm_fp8_supports, qni_gemm_fp8_fn_supports, qni_gemm_pack_gpu_supports,
+    qni_gemm_fp8_wgmma_supports, qni_gemm_bf16_wgmma_supports;
+qni_cost_fn qni_gemm_any_fp8_cost, qni_gemm_decode_cost, qni_gemm_fp8_cost, qni_gemm_wgmma_cost;
 
 #endif

@@ -4,6 +4,8 @@
 #ifndef QK_GEMM_ABI_H
 #define QK_GEMM_ABI_H
 
+#include "../shared/tensor_map_abi.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +35,19 @@ typedef struct qk_gemm_args {
     uint32_t packed_k;         // packed: k rounded up
     uint8_t grouping, type_a, type_b, type_d, is_packed, zero_padding;
 } qk_gemm_args;
+
+/** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 3: columns or k,
+ *  rows, groups. */
+typedef struct qk_gemm_wgmma_args {
+    qk_tensor_map a, b;    // boxes: 128 bytes of k by the tile's rows, by its columns
+    qk_tensor_map d;       // 64 rows by 64 columns, or by the tile's if it has fewer
+    qk_tensor_map scale_a; // [groups][ceil(k/128), m]: the tile's rows of one K-block
+    qk_gemm_args g;
+    uint32_t band;     // rows of tiles that are walked column by column
+    uint8_t has_map_d; // else lanes store d
+    uint8_t
+        has_scales; // the copy engine takes scales, a's by the map and b's in runs; else lanes do
+} qk_gemm_wgmma_args;
 
 /** Weights to be laid out for the matrix cores. Strides are in elements. */
 typedef struct qk_gemm_pack_args {

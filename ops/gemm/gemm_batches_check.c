@@ -8,11 +8,13 @@
 typedef struct form {
     qni_dtype dtype;
     bool is_packed, a_transposed, b_transposed;
+    int64_t k; // 0: K
 } form;
 
 // K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round.
 // With 1172 the first group of QNI_ROWS_MIXED has 127 rows.
-enum { N = 130, K = 1172 };
+// WIDE_K has rows of whole 16 bytes, which Hopper's copy engine takes.
+enum { N = 130, K = 1172, WIDE_K = 1168 };
 
 static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
     return qni_gemm_case_reset(context);
@@ -48,7 +50,7 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
     for (size_t i = 0; i < count && st == QN_OK; i++) {
         qni_gemm_spec spec = specs[i];
         spec.n = N;
-        spec.k = K;
+        spec.k = f->k ? f->k : K;
         spec.dtype_a = spec.dtype_b = f->dtype;
         spec.fill = QNI_FILL_CANCEL;
         spec.is_packed = f->is_packed;
@@ -95,12 +97,14 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         {QNI_BF16, .b_transposed = true},
         {QNI_BF16, .a_transposed = true},
         {QNI_BF16, .a_transposed = true, .b_transposed = true},
+        {QNI_E4M3FN, .k = WIDE_K},
+        {QNI_BF16, .k = WIDE_K},
     };
     const size_t count = qni_trial_is_quick(run) ? 2 : sizeof forms / sizeof *forms;
     const qn_status st = QN_OK;
     for (size_t i = 0; i < count && st == QN_OK; i++) {
         QN_TRY(try_dense(run, &forms[i]));
-        if (i < 2)
+        if (i < 2 || forms[i].k)
             QN_TRY(try_groups(run, &forms[i]));
     }
     return st;

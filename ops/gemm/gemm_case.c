@@ -234,8 +234,9 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     QN_TRY(matrix_create(&c->d, stream,
                          (form){"d", rank, slabs, s->m, s->n, s->dtype_d, false, gaps}));
     QN_TRY(matrix_create(&c->c, stream, (form){"c", 2, 1, s->m, s->n, s->dtype_d, false, gaps}));
-    QN_TRY(matrix_create(&c->scale_a, stream,
-                         (form){"scale_a", rank, slabs, s->m, kb, QNI_F32, gaps, gaps}));
+    QN_TRY(matrix_create(
+        &c->scale_a, stream,
+        (form){"scale_a", rank, slabs, s->m, kb, QNI_F32, gaps || s->has_scale_columns, gaps}));
     QN_TRY(matrix_create(&c->scale_b, stream,
                          (form){"scale_b", rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
     const int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
@@ -322,7 +323,8 @@ static qn_status make_expectations(qni_gemm_case *c) {
     double *want = calloc(count, sizeof *want), *bound = calloc(count, sizeof *bound);
     qn_status st = QN_OK;
     if (want && bound) {
-        qni_gemm_ref(&host, want, bound);
+        qni_gemm_ref(&host, qni_is_fp8(host.dtype_a) && qni_has(c->stream->device, QNI_F(WGMMA)),
+                     want, bound);
         expect_rows(c, &host, want, bound);
     } else {
         st = QN_FAIL(QN_E_MEMORY, "gemm check: no memory for %zu results", count);

@@ -41,7 +41,8 @@ typedef struct qni_gemm_spec {
     qni_gemm_fill fill;
     qni_gemm_rows rows;
     bool a_transposed, b_transposed, adds_c, c_is_d, is_packed, zero_padding;
-    bool is_strided; // gaps between rows, an odd offset, scale_a by columns
+    bool is_strided;        // gaps between rows, an odd offset, scale_a by columns
+    bool has_scale_columns; // scale_a by columns, without gaps: as Hopper's copy engine takes it
     int32_t m_alignment;
     int64_t expected_m; // masked; 0: m
     bool has_no_answer; // the result is not compared: the case only runs

@@ -20,11 +20,15 @@ QD_INLINE uint32_t qk_gemm_clip(int32_t count, uint32_t m) {
     return count < 0 ? 0 : qd_min((uint32_t)count, m);
 }
 
-/** Returns where group g's rows begin and end, and the rows to which its tiles extend. Groups from
- *  g->groups on are empty. */
-QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, uint32_t group) {
+/** Returns where a group's rows begin and end, and the rows to which its tiles extend. Groups from
+ *  g->groups on are empty. In the masked form each group has a slab of its own. */
+QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, bool is_masked, uint32_t group) {
     if (group >= g->groups)
         return (qk_gemm_tile){};
+    if (is_masked) {
+        const uint32_t count = qk_gemm_clip(g->layout[group], g->m);
+        return (qk_gemm_tile){group, 0, count, count};
+    }
     const uint32_t before = group ? qk_gemm_clip(g->layout[group - 1], g->m) : 0;
     const uint32_t start = qd_min(qd_div_up(before, g->m_alignment) * g->m_alignment, g->m);
     const uint32_t end = qd_max(qk_gemm_clip(g->layout[group], g->m), start);
@@ -32,12 +36,12 @@ QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, uint32_t group)
     return (qk_gemm_tile){group, start, end, g->zero_padding ? next : end};
 }
 
-/** Finds the tile of `rows` rows with number `index`, where group g's rows end at layout[g]. Each
- *  lane looks at one group, as there may be hundreds. All lanes must call it. */
-QD_INLINE bool qk_gemm_tile_by_ends(const qk_gemm_args *g, uint32_t index, uint32_t rows,
-                                    qk_gemm_tile *tile) {
+/** Finds the tile of `rows` rows with number `index`, where the layout says how many rows each
+ *  group has. Each lane looks at one group, as there may be hundreds. All lanes must call it. */
+QD_INLINE bool qk_gemm_tile_by_groups(const qk_gemm_args *g, bool is_masked, uint32_t index,
+                                      uint32_t rows, qk_gemm_tile *tile) {
     for (uint32_t first = 0; first < g->groups; first += QD_WAVE) {
-        qk_gemm_tile own = qk_gemm_group_rows(g, first + qd_lane());
+        qk_gemm_tile own = qk_gemm_group_rows(g, is_masked, first + qd_lane());
         const uint32_t tiles = qd_div_up(own.zero_end - own.row, rows);
         const uint32_t sum = qd_scan_sum(tiles);
         const uint64_t past = qd_ballot(index < sum);
@@ -60,7 +64,7 @@ QD_INLINE bool qk_gemm_find_tile(const qk_gemm_args *g, uint32_t index, uint32_t
     *tile = (qk_gemm_tile){0, index * rows, g->m, 0};
     switch (g->grouping) {
     case QK_GROUPED_ENDS:
-        return qk_gemm_tile_by_ends(g, index, rows, tile);
+        return qk_gemm_tile_by_groups(g, false, index, rows, tile);
     case QK_GROUPED_INDEX:
         // Groups start at multiples of 128, and `rows` divides 128: all rows of the tile are of the
         // first row's group.

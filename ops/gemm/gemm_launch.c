@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the family's GPU kernels: which problems each kernel takes, its arguments and grid.
-#include "gemm.h"
-#include "gemm_abi.h"
+#include "gemm_launch.h"
 
 static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN == (int)QK_E4M3FN &&
               QNI_E4M3FNUZ == (int)QK_E4M3FNUZ);
@@ -14,25 +13,26 @@ static int64_t count_row_tiles(const qni_gemm_problem *p, int64_t rows) {
     return qni_pieces(p->m, rows) + (p->grouping == QN_GEMM_GROUPED_ENDS ? p->groups : 0);
 }
 
-static int64_t count_workgroups(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
+int64_t qni_gemm_count_tiles(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     return count_row_tiles(p, rows) * qni_pieces(p->n, columns) * slabs;
 }
 
 /** Returns whether the grid can hold the problem: kernels count rows, columns and k in 32 bits, and
  *  a grid has fewer than 2^32 threads. */
-static bool fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
+bool qni_gemm_fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     if (p->m > INT32_MAX || p->n > INT32_MAX - 128 || p->k > INT32_MAX - 128)
         return qni_no(why, "m=%ld n=%ld k=%ld: needs dimensions below 2^31", (long)p->m, (long)p->n,
                       (long)p->k);
-    const int64_t workgroups = count_workgroups(p, variant->config.rows, variant->config.columns);
+    const int64_t workgroups =
+        qni_gemm_count_tiles(p, variant->config.rows, variant->config.columns);
     if (workgroups > UINT32_MAX / MAX_THREADS)
         return qni_no(why, "%ld workgroups, a grid holds %u", (long)workgroups,
                       UINT32_MAX / MAX_THREADS);
     return true;
 }
 
-static qk_gemm_args kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
+qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
     const bool is_masked = p->grouping == QN_GEMM_GROUPED_MASKED;
     const bool is_scaled = qni_is_fp8(p->dtype_a);
     return (qk_gemm_args){
@@ -76,8 +76,8 @@ static qk_gemm_args kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t
 
 qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_config *config = &variant->config;
-    const qk_gemm_args args = kernel_args(problem, config->rows, config->columns);
-    const int64_t groups = count_workgroups(problem, config->rows, config->columns);
+    const qk_gemm_args args = qni_gemm_kernel_args(problem, config->rows, config->columns);
+    const int64_t groups = qni_gemm_count_tiles(problem, config->rows, config->columns);
     const uint32_t threads = config->waves * (uint32_t)stream->device->info.wave_size;
     return qni_launch(stream, &config->kernel[0], (const uint32_t[]){(uint32_t)groups, 1, 1},
                       threads, &args, sizeof args);
@@ -85,8 +85,7 @@ qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const vo
 
 // ---- the cost of a product, in units of the time that reading its weights from memory takes
 
-/** Returns the rows that a group is likely to have. */
-static int64_t likely_rows(const qni_gemm_problem *p) {
+int64_t qni_gemm_likely_rows(const qni_gemm_problem *p) {
     if (p->grouping == QN_GEMM_GROUPED_MASKED)
         return p->expected_m < p->m ? p->expected_m : p->m;
     return qni_pieces(p->m, p->groups);
@@ -94,7 +93,7 @@ static int64_t likely_rows(const qni_gemm_problem *p) {
 
 /** The kernel reads the weights once for each 32 rows, and that takes all of its time. */
 double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const void *problem) {
-    return (double)qni_pieces(likely_rows(problem), variant->config.rows);
+    return (double)qni_pieces(qni_gemm_likely_rows(problem), variant->config.rows);
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
@@ -103,12 +102,12 @@ double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const
  *  idle. */
 double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
-    const int64_t likely = likely_rows(p);
+    const int64_t likely = qni_gemm_likely_rows(p);
     const double rows = variant->config.rows, columns = variant->config.columns;
     constexpr double a_tile = 2.25, by_bytes = 0.4, idle = 0.1; // modelled: no card has timed them
     const double tiles = a_tile * (double)qni_pieces(likely, variant->config.rows) * rows / 128;
     const bool is_full =
-        likely > 128 && count_workgroups(p, variant->config.rows, variant->config.columns) >=
+        likely > 128 && qni_gemm_count_tiles(p, variant->config.rows, variant->config.columns) >=
                             2 * device->info.num_compute_units;
     const double bytes = 64 / rows + 64 / columns; // for each product; 1 with 128 x 128
     return tiles * (is_full ? 1 - by_bytes + by_bytes * bytes : 1 + idle * (rows / 128 - 1));
@@ -116,14 +115,14 @@ double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, co
 
 /** The kernel has one stage of LDS and tests bounds at each load. */
 double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *, const void *problem) {
-    return 4.5 * (double)qni_pieces(likely_rows(problem), 64);
+    return 4.5 * (double)qni_pieces(qni_gemm_likely_rows(problem), 64);
 }
 
 // ---- gemm.any, gemm.any_fp8: run-time bounds, any shape
 
 bool qni_gemm_any_supports(const qni_variant *variant, const qn_device *, const void *problem,
                            qni_reason *why) {
-    return fits_grid(variant, problem, why);
+    return qni_gemm_fits_grid(variant, problem, why);
 }
 
 /** Returns whether the device's own FP8 matrix cores can take both operands; if not, gemm.any
@@ -138,7 +137,7 @@ bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *devi
                       is_fnuz ? ", e4m3fnuz" : "");
     if (!is_fnuz && p->dtype_b != QNI_E4M3FN)
         return qni_no(why, "b is %s, takes e4m3fn", qni_dtype_name(p->dtype_b));
-    return fits_grid(variant, p, why);
+    return qni_gemm_fits_grid(variant, p, why);
 }
 
 // ---- gemm.fp8_decode, gemm.fp8_mfma_*: packed weights
@@ -177,7 +176,7 @@ static bool fits_packed(const qni_variant *variant, const qn_device *device,
     if ((p->scale_a_row * rows + p->scale_a_kb * kb) > INT32_MAX / 4)
         return qni_no(why, "scale_a's strides %ld, %ld: a tile passes 2 GiB", (long)p->scale_a_row,
                       (long)p->scale_a_kb);
-    return fits_grid(variant, p, why);
+    return qni_gemm_fits_grid(variant, p, why);
 }
 
 bool qni_gemm_decode_supports(const qni_variant *variant, const qn_device *device,

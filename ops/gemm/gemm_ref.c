@@ -9,13 +9,17 @@
 // roundings act on any product, each of 2^-24. The bound is twice that, which allows for matrix
 // cores that cut instead of round. Hardware that flushes subnormal bf16 operands or f32 sums
 // (vdpbf16ps, the matrix cores of gfx90a) loses products with a subnormal operand whole, and up to
-// 2^-126 at each sum. Source: DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
+// 2^-126 at each sum.
+// Hopper's tensor cores add 32 products of FP8 codes and a sum in one instruction: they align all
+// 33 to the largest, and cut what lies 13 bits below it (arXiv:2412.19437, 3.3.2). Source:
+// DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
 #include "../shared/fp8.h"
 #include "gemm.h"
 
 #include <math.h>
 
 static constexpr double F32_ROUNDING = 0x1p-24;
+static constexpr double FP8_CUT = 33 * 0x1p-13;     // of the largest of an instruction's addends
 static constexpr double SMALLEST_NORMAL = 0x1p-126; // of f32 and of bf16
 
 /** An array whose elements are read as numbers. The values of all 256 FP8 codes are looked up
@@ -103,6 +107,7 @@ static bool is_subnormal(double x) {
 /** Sums over a K-block, or over all of them. */
 typedef struct total {
     double sum, magnitude, flushed;
+    double cut; // what Hopper's tensor cores may cut
 } total;
 
 static total multiply_block(const qni_gemm_problem *p, const reader *a, const reader *b, place at,
@@ -110,8 +115,11 @@ static total multiply_block(const qni_gemm_problem *p, const reader *a, const re
     const int64_t a0 = at.slab * p->a_group + at.m * p->a_row;
     const int64_t b0 = at.group * p->b_group + at.n * p->b_n;
     total t = {0};
+    double largest = 0; // of an instruction's addends
     for (int64_t k = k0; k < min_i64(p->k, k0 + 128); k++) {
         const double x = read_at(a, a0 + k * p->a_k), y = read_at(b, b0 + k * p->b_k);
+        largest = fmax(k % 32 == 0 ? fabs(t.sum) : largest, fabs(x * y));
+        t.cut += k % 32 == 31 || k == p->k - 1 ? FP8_CUT * largest : 0;
         t.sum += x * y;
         t.magnitude += fabs(x * y);
         if (is_subnormal(x) || is_subnormal(y))
@@ -123,8 +131,8 @@ static total multiply_block(const qni_gemm_problem *p, const reader *a, const re
 }
 
 /** Returns one element of d, and *bound as qni_gemm_ref defines it. */
-static double element(const qni_gemm_problem *p, const reader *a, const reader *b, const reader *c,
-                      place at, double *bound) {
+static double element(const qni_gemm_problem *p, bool cuts_fp8, const reader *a, const reader *b,
+                      const reader *c, place at, double *bound) {
     total all = {.sum = c->data ? read_at(c, at.m * p->c_row + at.n) : 0};
     all.magnitude = fabs(all.sum);
     for (int64_t k0 = 0; k0 < p->k; k0 += 128) {
@@ -133,12 +141,13 @@ static double element(const qni_gemm_problem *p, const reader *a, const reader *
         all.sum += scale * block.sum;
         all.magnitude += fabs(scale) * block.magnitude;
         all.flushed += fabs(scale) * block.flushed;
+        all.cut += cuts_fp8 ? fabs(scale) * block.cut : 0;
     }
-    *bound = 2 * ((double)p->k + 4) * F32_ROUNDING * all.magnitude + all.flushed;
+    *bound = 2 * ((double)p->k + 4) * F32_ROUNDING * all.magnitude + all.flushed + all.cut;
     return all.sum;
 }
 
-void qni_gemm_ref(const qni_gemm_problem *p, double *d, double *bound) {
+void qni_gemm_ref(const qni_gemm_problem *p, bool cuts_fp8, double *d, double *bound) {
     const reader a = reader_of(p->a, p->dtype_a), b = reader_of(p->b, p->dtype_b);
     const reader c = reader_of(p->c, p->dtype_d);
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
@@ -148,7 +157,7 @@ void qni_gemm_ref(const qni_gemm_problem *p, double *d, double *bound) {
         for (at.n = 0; at.n < p->n && at.group != QNI_GEMM_ROW_UNTOUCHED; at.n++) {
             const int64_t i = row * p->n + at.n;
             double error = 0;
-            d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, &a, &b, &c, at, &error);
+            d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, cuts_fp8, &a, &b, &c, at, &error);
             if (bound)
                 bound[i] = error;
         }

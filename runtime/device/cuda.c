@@ -227,25 +227,29 @@ static qn_status kernel_usage(qn_device *device, void *native_kernel, qni_kernel
 
 /** Starts the kernel before the one before it on the stream has ended; it waits for that itself. */
 static CUresult launch_early(qn_stream *stream, CUfunction kernel, const uint32_t grid[3],
-                             uint32_t threads, uint32_t lds_bytes, void **extra) {
+                             uint32_t threads, uint32_t lds_bytes, void **structs) {
     cuda_launch_attribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                        .value = 1};
     const cuda_launch_config config = {grid[0], grid[1],   grid[2],        threads,    1,
                                        1,       lds_bytes, stream->native, &attribute, 1};
-    return ON_DEVICE(stream->device, LaunchKernelEx, &config, kernel, nullptr, extra);
+    return ON_DEVICE(stream->device, LaunchKernelEx, &config, kernel, structs, nullptr);
 }
 
 static qn_status launch(qn_stream *stream, void *native_kernel, const qni_kernel_usage *usage,
                         const uint32_t grid[3], uint32_t threads, const void *args,
                         size_t args_bytes) {
     constexpr int captures_early_launches = 12030; // into graphs
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)args, CU_LAUNCH_PARAM_BUFFER_SIZE,
-                     &args_bytes, CU_LAUNCH_PARAM_END};
+    // By its address, not as a buffer of all: the driver then minds the gap that may lie before it.
+    void *structs[] = {(void *)(uintptr_t)args};
+    if (args_bytes != (size_t)usage->kernarg_bytes)
+        return QN_FAIL(QN_E_UNSUPPORTED, "cuda: %zu bytes of arguments for a kernel that takes %d",
+                       args_bytes, usage->kernarg_bytes);
     const uint32_t lds_bytes = (uint32_t)usage->launch_lds_bytes;
-    CUresult e = usage->waits_itself && driver.version >= captures_early_launches
-                     ? launch_early(stream, native_kernel, grid, threads, lds_bytes, extra)
-                     : ON_DEVICE(stream->device, LaunchKernel, native_kernel, grid[0], grid[1],
-                                 grid[2], threads, 1, 1, lds_bytes, stream->native, nullptr, extra);
+    CUresult e =
+        usage->waits_itself && driver.version >= captures_early_launches
+            ? launch_early(stream, native_kernel, grid, threads, lds_bytes, structs)
+            : ON_DEVICE(stream->device, LaunchKernel, native_kernel, grid[0], grid[1], grid[2],
+                        threads, 1, 1, lds_bytes, stream->native, structs, nullptr);
     if (e != CUDA_SUCCESS)
         return failed(&driver, e, "cuLaunchKernel of %ux%ux%u blocks of %u on %s", grid[0], grid[1],
                       grid[2], threads, stream->device->info.spec);

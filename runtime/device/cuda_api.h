@@ -82,11 +82,6 @@ enum {
 enum { CU_STREAM_NON_BLOCKING = 1 };
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 
-// cuLaunchKernel's `extra`: markers before the argument buffer's address and before its size.
-#define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
-#define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
-#define CU_LAUNCH_PARAM_END ((void *)0)
-
 /** X(name, symbol, parameters): every function that quern takes from the driver. */
 #define CUDA_FUNCTIONS(X)                                                                          \
     X(Init, "cuInit", (unsigned flags))                                                            \

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""quern's GEMM beside cuBLASLt's, by PyTorch, on an NVIDIA GPU: kernels' own times, the sides taking turns.
+
+    python bench/peer_gemm.py                            FP8 with block scales, DeepGEMM's dense shapes
+    python bench/peer_gemm.py --kind bf16                bf16, shapes of a diffusion model
+    python bench/peer_gemm.py --kind fp8 --shapes 64x2112x7168,4096x4096x7168
+    python bench/peer_gemm.py --kernels gemm.fp8_wgmma_64x64,gemm.any      quern's kernels forced, one process each
+    python bench/peer_gemm.py --json result.json         the figures for programs as well
+
+A shape is m x n x k. Before each call the L2 cache is flushed; a call's time is that of its kernels in the profiler's trace,
+the median of the runs, as DeepGEMM's tests take it. Sides: quern with scale_a as the copy engine takes it (m contiguous);
+quern with scale_a by rows; the copy of scale_a from rows to columns alone; cuBLASLt with the same block scales; cuBLASLt with
+one scale. Needs torch.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+import peer_common
+from peer_common import DLTensor
+
+NK = ((2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
+SHAPES = {"fp8": [(m, n, k) for m in (4096, 128, 64) for n, k in NK],
+          "bf16": [(4608, 12288, 3072), (4608, 9216, 3072), (4608, 3072, 12288), (8192, 8192, 8192), (4096, 4096, 7168),
+                   (128, 4096, 7168), (64, 4096, 7168), (64, 7168, 2048)]}
+FLUSH_BYTES, FLUSH_US = 1 << 30, 100  # cuBLASLt clears a few bytes at times, in less
+
+
+class GemmArgs(ctypes.Structure):
+    """include/quern/gemm.h."""
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.POINTER(DLTensor)) for name in ("d", "a", "b", "c", "scale_a", "scale_b", "group_layout")] + [
+        ("expected_m", ctypes.c_int64), ("b_is_packed", ctypes.c_int32), ("m_alignment", ctypes.c_int32),
+        ("zero_padding", ctypes.c_int32)]
+
+
+class Gemm:
+    """The arguments of qn_gemm on torch tensors."""
+
+    def __init__(self, **tensors):
+        self.tensors = tensors
+
+    def make(self, quern):
+        pointers = {name: ctypes.pointer(quern.tensor(t)) for name, t in self.tensors.items()}
+        args = GemmArgs(struct_size=ctypes.sizeof(GemmArgs), **pointers)
+        args.keep = pointers
+        return args
+
+
+# ---- problems
+
+def quantize(torch, x, rows):
+    """e4m3fn codes and the f32 scales of blocks of `rows` x 128; both dimensions are multiples of these."""
+    m, k = x.shape
+    blocks = x.view(m // rows, rows, k // 128, 128)
+    scale = blocks.abs().amax((1, 3)).clamp(1e-4) / 448
+    return (blocks / scale[:, None, :, None]).view(m, k).to(torch.float8_e4m3fn), scale
+
+
+def pad(torch, x, rows):
+    return torch.nn.functional.pad(x, (0, 0, 0, -x.shape[0] % rows))
+
+
+def across(scale):
+    """The same scales, m contiguous."""
+    return scale.t().contiguous().t()
+
+
+def fp8_sides(torch, quern, m, n, k):
+    x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
+    a, scale_a = quantize(torch, x, 1)
+    b, scale_b = quantize(torch, pad(torch, w, 128), 128)
+    b, d, columns, one = b[:n].contiguous(), torch.empty(m, n, dtype=torch.bfloat16, device="cuda"), across(scale_a), torch.ones((), device="cuda")
+    turned = torch.empty_like(scale_a.t().contiguous())
+    wide = torch.zeros(scale_b.shape[0], -(-(k // 128) // 4) * 4, device="cuda")[:, :k // 128].copy_(scale_b)
+    want = ((a.float().view(m, -1, 128) * scale_a[:, :, None]).view(m, k) @
+            (b.float().view(n, -1, 128) * scale_b.repeat_interleave(128, 0)[:n, :, None]).view(n, k).t())
+
+    def by(scale):
+        return quern.prepare("qn_gemm", Gemm(d=d, a=a, b=b, scale_a=scale, scale_b=scale_b))
+    return d, want, {"quern": by(columns), "quern, rows": by(scale_a), "turn": lambda: turned.copy_(scale_a.t()),
+                     "block": lambda: torch._scaled_mm(a, b.t(), columns, wide.t(), out_dtype=torch.bfloat16),
+                     "one scale": lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)}
+
+
+def bf16_sides(torch, quern, m, n, k):
+    a, b = torch.randn(m, k, device="cuda").bfloat16(), (torch.randn(n, k, device="cuda") / k ** 0.5).bfloat16()
+    d, theirs = (torch.empty(m, n, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    return d, a.float() @ b.float().t(), {"quern": quern.prepare("qn_gemm", Gemm(d=d, a=a, b=b)),
+                                          "torch": lambda: torch.matmul(a, b.t(), out=theirs)}
+
+
+# ---- times
+
+def traced(torch, sides, runs):
+    """Each side's kernels' times in microseconds, of `runs` rounds in which the sides take turns."""
+    from torch.profiler import ProfilerActivity, profile
+    flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+    names = list(sides)
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(runs):
+            for name in names:
+                flush.zero_()
+                sides[name]()
+        flush.zero_()
+        torch.cuda.synchronize()
+    events = sorted((e for e in found.events() if e.device_type == torch.autograd.DeviceType.CUDA),
+                    key=lambda e: e.time_range.start)
+    calls = []
+    for event in events:
+        us = event.time_range.elapsed_us()
+        if us > FLUSH_US and ("FillFunctor" in event.name or "emset" in event.name):
+            calls.append(0.0)
+        else:
+            calls[-1] += us
+    if len(calls) != runs * len(names) + 1:
+        peer_common.fail(f"{len(calls)} flushes in the trace, not {runs * len(names) + 1}")
+    return {name: calls[i:-1:len(names)] for i, name in enumerate(names)}
+
+
+def measure(torch, quern, options, shape):
+    m, n, k = shape
+    d, want, sides = (fp8_sides if options.kind == "fp8" else bf16_sides)(torch, quern, m, n, k)
+    refused = {}
+    for name, run in list(sides.items()):
+        try:
+            run()
+        except RuntimeError as error:
+            refused[name] = str(error).splitlines()[0][:200]
+            del sides[name]
+    sides["quern"]()
+    kernel = quern.lib.qn_last_kernel().decode()
+    torch.cuda.synchronize()
+    error = (d.float() - want).norm().item() / want.norm().item()
+    us = {name: statistics.median(times) for name, times in traced(torch, sides, options.runs).items()}
+    return {"m": m, "n": n, "k": k, "kind": options.kind, "kernel": kernel, "error": error, "us": us,
+            "tflops": {name: 2 * m * n * k / time / 1e6 for name, time in us.items() if name != "turn"}, "refused": refused}
+
+
+def worker(options):
+    import torch
+    torch.manual_seed(1)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    quern = peer_common.Quern(torch, options.library, "cuda:0")
+    rows = []
+    for shape in options.shapes:
+        rows.append(measure(torch, quern, options, shape))
+        torch.cuda.empty_cache()
+    print(json.dumps({"versions": peer_common.versions_of(torch, torch.device("cuda:0")), "rows": rows}))
+
+
+# ---- the script's frame
+
+def shapes(text):
+    return [tuple(int(x) for x in word.split("x")) for word in text.split(",")]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", choices=("fp8", "bf16"), default="fp8")
+    parser.add_argument("--shapes", type=shapes, help="m x n x k, comma list")
+    parser.add_argument("--kernels", help="comma list of quern's kernels, forced; default: quern's choice")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--library", help="libquern.so")
+    parser.add_argument("--json", action="append", default=[], help="also write the figures to this file")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.shapes = options.shapes or SHAPES[options.kind]
+    return options
+
+
+def print_table(result):
+    print(f"{result['versions'].get('device')}; torch {result['versions']['torch']}; us, medians, L2 flushed")
+    for r in result["rows"]:
+        times = "  ".join(f"{name} {time:.2f}" for name, time in r["us"].items())
+        print(f"{r['m']:5} {r['n']:6} {r['k']:6}  {times}  ({r['tflops']['quern']:.0f} TFLOP/s, error {r['error']:.1e}) {r['kernel']}"
+              + "".join(f"\n  {name}: {why}" for name, why in r["refused"].items()), flush=True)
+
+
+def main():
+    options = parse()
+    if options.worker:
+        worker(options)
+        return
+    peer_common.need("torch")
+    kernels, rows, versions = (options.kernels or "").split(","), [], {}
+    for kernel in kernels:
+        force = {"QUERN_FORCE": f"gemm={kernel}"} if kernel else {}
+        child = subprocess.run([sys.executable, *sys.argv, "--worker"], env=dict(os.environ, **force), stdout=subprocess.PIPE,
+                               text=True)
+        if child.returncode != 0:
+            sys.exit(child.returncode)
+        found = json.loads(child.stdout.splitlines()[-1])
+        versions, rows = found["versions"], rows + found["rows"]
+    result = {"command": " ".join(["python", "bench/peer_gemm.py", *sys.argv[1:]]), "versions": versions, "rows": rows}
+    peer_common.publish(result, options.json, print_table)
+
+
+if __name__ == "__main__":
+    main()

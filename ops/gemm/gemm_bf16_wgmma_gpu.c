@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// bf16 gemm by Hopper's tensor cores: persistent workgroups, weights as checkpoints hold them.
+//
+// Needs     sm_90a; k contiguous in a and in b
+// Tile      QK_BM x QK_BN x 64; QK_TEAMS teams multiply, each 64 rows
+// Launch    (QK_TEAMS + 1) * 128 threads, at most as many workgroups as multiprocessors; each walks
+//           tiles
+// LDS       QK_PASS columns of d's tile, then QK_STAGES of a's and b's tile (128-byte swizzle), and
+//           two barriers a stage
+// Registers a thread's sums
+// Roles     one wave of the last team loads by the copy engine; the others multiply and store
+// Edges     what lies outside m, n and k reads as zero; rows of others are stored by lanes, as are
+//           d in f32 and sums with c
+// Sum       in f32, by the tensor cores, k after k
+// Schedule  a block's product runs while the next one's operands are awaited
+#include "gemm_abi.h"
+
+enum { SCALE_A_BYTES = 0, SCALE_B_BYTES = 0, BLOCK_K = 64 };
+#include "gemm_wgmma_gpu.h"
+
+#define KIND "m64n" QD_TEXT(QK_BN) "k16.f32.bf16.bf16"
+#define LAST "1, 1, 0, 0"
+
+QD_INLINE void start(uint32_t base, uint32_t stage, uint32_t team, float sum[SUMS]) {
+    const uint64_t a = qd_wgmma_tile(base + A_AT + team * 64 * K_BYTES) + stage * (A_BYTES / 16);
+    const uint64_t b = qd_wgmma_tile(base + B_AT) + stage * (B_BYTES / 16);
+    qd_wgmma_begin();
+    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a, b);
+    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 2, b + 2);
+    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 4, b + 4);
+    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 6, b + 6);
+    qd_wgmma_commit();
+}
+
+/** The sums of one tile. */
+QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, ring *r, uint32_t team,
+                        float sum[SUMS]) {
+    const uint32_t blocks = qd_div_up(g->k, BLOCK_K);
+    uint32_t last = r->at, kb = 0;
+    QD_UNROLL for (uint32_t i = 0; i < SUMS; i++)
+        sum[i] = 0;
+    // At least once: sums under way must not meet others where a skipped loop would end.
+    QD_NO_UNROLL do {
+        qd_mbarrier_wait(full_of(base, r), r->parity);
+        start(base, r->at, team, sum);
+        qd_wgmma_wait_before_last();
+        if (kb > 0)
+            release(base, last);
+        last = r->at;
+        advance(r, STAGES);
+    } while (++kb < blocks);
+    QD_WGMMA_WAIT(SUMS, sum);
+    release(base, last);
+}
+
+QD_INLINE void run_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, uint32_t team) {
+    ring r = {0, 0}, places = {0, 0};
+    FOR_TILES(i, count_tiles(&p->g)) {
+        if (wait_for_place(base, &places) != NO_PLACE) {
+            float sum[CHUNKS][SUMS];
+            multiply(&p->g, base, &r, team, sum[0]);
+            store(p, maps, base, team, read_place(base, &places), sum);
+        }
+        leave_place(base, &places);
+    }
+    wait_for_stores(team); // LDS goes with the workgroup
+}
+
+static_assert(CHUNKS == 1, "a team has 64 rows");
+
+QD_KERNEL_HEAD(THREADS, LDS_BYTES, "", qk_gemm_bf16_wgmma)(const qk_gemm_wgmma_args p) {
+    const uint32_t base = qd_lds_address(qd_launch_lds);
+    const uint32_t team = qd_wave_uniform(qd_thread() / QD_TEAM);
+    const uint64_t maps = QD_ARGUMENTS(qk_gemm_bf16_wgmma);
+    make_rings(base, false);
+    prefetch_maps(maps);
+    qd_begin();
+    if (team < TEAMS) {
+        TEAM_REGISTERS();
+        run_tiles(&p, maps, base, team);
+    } else {
+        LOADER_REGISTERS();
+        if (qd_wave_uniform(qd_wave() % 4) == 0)
+            load_tiles(&p, maps, base, BLOCK_K);
+    }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host sides of the family's GPU kernels share: arguments, tiles, the rows that groups are
+// likely to have.
+#ifndef QNI_GEMM_LAUNCH_H
+#define QNI_GEMM_LAUNCH_H
+
+#include "gemm.h"
+#include "gemm_abi.h"
+
+/** Returns how many tiles of `rows` by `columns` there may be. */
+int64_t qni_gemm_count_tiles(const qni_gemm_problem *p, int64_t rows, int64_t columns);
+/** Returns whether 32 bits can count the problem's rows, columns, k and tiles. */
+bool qni_gemm_fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why);
+qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns);
+/** Returns the rows that a group is likely to have. */
+int64_t qni_gemm_likely_rows(const qni_gemm_problem *p);
+
+#endif

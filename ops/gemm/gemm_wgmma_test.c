@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels for Hopper's tensor cores, as far as no such card is needed: which tile costs least,
+// and by which words problems are refused. quern check runs them on a card.
+#include "gemm_test_case.h"
+
+static alignas(16) uint8_t memory[64];
+
+/** What the choice sees of an H200. */
+static qn_device h200(void) {
+    qn_device chip = {.target = qni_target_find("sm_90a", 6)};
+    chip.features = chip.target->features;
+    chip.info.num_compute_units = 132;
+    return chip;
+}
+
+static qni_gemm_problem dense(qni_dtype dtype, int64_t m, int64_t n, int64_t k) {
+    return (qni_gemm_problem){.dtype_a = dtype,
+                              .dtype_b = dtype,
+                              .dtype_d = QNI_BF16,
+                              .groups = 1,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .d = memory,
+                              .a = memory,
+                              .b = memory,
+                              .d_row = n,
+                              .a_row = k,
+                              .a_k = 1,
+                              .b_n = k,
+                              .b_k = 1,
+                              .m_alignment = 128};
+}
+
+static const qni_variant *named(const char *name) {
+    const qni_variant *variant = qni_variant_find(&qni_op_gemm, name, strlen(name));
+    assert_non_null(variant);
+    return variant;
+}
+
+/** The fitting kernel of least cost; the first of equals. */
+static const char *cheapest(const qni_gemm_problem *p) {
+    const qn_device chip = h200();
+    const char *best = "none";
+    double least = INFINITY;
+    for (int v = 0; v < qni_op_gemm.num_variants; v++) {
+        const qni_variant *variant = &qni_op_gemm.variants[v];
+        if (variant->cost && qni_device_meets(&chip, variant->needs) &&
+            variant->supports(variant, &chip, p, nullptr) &&
+            variant->cost(variant, &chip, p) < least) {
+            least = variant->cost(variant, &chip, p);
+            best = variant->name;
+        }
+    }
+    return best;
+}
+
+/** Shapes whose best tile was measured, and is ahead of the next one by more than 2 %. */
+static void tiles_are_those_that_were_fastest(void **) {
+    static const struct {
+        qni_dtype dtype;
+        int64_t m, n, k;
+        const char *kernel;
+    } cases[] = {
+        {QNI_E4M3FN, 4096, 2112, 7168, "gemm.fp8_wgmma_192x128"},
+        {QNI_E4M3FN, 4096, 7168, 16384, "gemm.fp8_wgmma_256x128"},
+        {QNI_E4M3FN, 128, 2112, 7168, "gemm.fp8_wgmma_64x32"},
+        {QNI_E4M3FN, 128, 4096, 7168, "gemm.fp8_wgmma_64x64"},
+        {QNI_E4M3FN, 64, 2112, 7168, "gemm.fp8_wgmma_64x32"},
+        {QNI_E4M3FN, 64, 7168, 16384, "gemm.fp8_wgmma_64x64"},
+        {QNI_BF16, 4608, 12288, 3072, "gemm.bf16_wgmma_128x192"},
+        {QNI_BF16, 4608, 9216, 3072, "gemm.bf16_wgmma_128x256"},
+        {QNI_BF16, 4096, 4096, 7168, "gemm.bf16_wgmma_128x256"},
+        {QNI_BF16, 128, 4096, 7168, "gemm.bf16_wgmma_64x64"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const qni_gemm_problem p = dense(cases[i].dtype, cases[i].m, cases[i].n, cases[i].k);
+        assert_string_equal(cheapest(&p), cases[i].kernel);
+    }
+}
+
+/** Groups count by the rows that each is likely to have. */
+static void groups_count_by_their_rows(void **) {
+    qni_gemm_problem p = dense(QNI_E4M3FN, 4096, 4096, 7168);
+    p.grouping = QN_GEMM_GROUPED_MASKED;
+    p.groups = 32;
+    p.expected_m = 20;
+    p.a_group = p.m * p.k, p.b_group = p.n * p.k, p.d_group = p.m * p.n;
+    assert_int_equal(named(cheapest(&p))->config.rows, 64);
+    p.expected_m = 4096;
+    assert_int_equal(named(cheapest(&p))->config.rows, 256);
+    p.grouping = QN_GEMM_GROUPED_INDEX; // groups begin at multiples of 128
+    assert_true(named(cheapest(&p))->config.rows <= 128);
+}
+
+static void assert_refused(const char *kernel, const qni_gemm_problem *p, const char *words) {
+    const qn_device chip = h200();
+    const qni_variant *variant = named(kernel);
+    qni_reason why = {""};
+    assert_false(variant->supports(variant, &chip, p, &why));
+    if (!strstr(why.text, words))
+        fail_msg("%s: \"%s\" lacks \"%s\"", kernel, why.text, words);
+}
+
+static void others_are_refused_by_name(void **) {
+    const char *fp8 = "gemm.fp8_wgmma_128x128", *bf16 = "gemm.bf16_wgmma_128x128";
+    qni_gemm_problem p = dense(QNI_E4M3FN, 64, 128, 136);
+    assert_refused(fp8, &p, "stride 136 of a is 136 bytes, needs a multiple of 16");
+    p = dense(QNI_E4M3FN, 1, 128, 136);
+    assert_refused(fp8, &p, "stride 136 of b is 136 bytes");
+    p = dense(QNI_E4M3FN, 64, 128, 0);
+    assert_refused(fp8, &p, "a has 0 in dimension 0");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.is_packed = true;
+    assert_refused(fp8, &p, "b is packed");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.b_n = 1, p.b_k = 128;
+    assert_refused(fp8, &p, "k is not contiguous in b");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.a = memory + 8;
+    assert_refused(fp8, &p, "a is not aligned to 16 bytes");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_b = QNI_E4M3FNUZ;
+    assert_refused(fp8, &p, "a is e4m3fn, b e4m3fnuz; takes e4m3fn");
+    p = dense(QNI_E4M3FN, 64, 128, 128);
+    assert_refused(bf16, &p, "a is e4m3fn, takes bf16");
+    p.grouping = QN_GEMM_GROUPED_INDEX;
+    assert_refused("gemm.fp8_wgmma_256x128", &p, "multiples of 128 rows, the tile has 256");
+    p = dense(QNI_BF16, 64, 128, 100);
+    assert_refused(bf16, &p, "stride 100 of a is 200 bytes");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiles_are_those_that_were_fastest),
+        cmocka_unit_test(groups_count_by_their_rows),
+        cmocka_unit_test(others_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
