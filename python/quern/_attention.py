@@ -180,7 +180,8 @@ _WORKSPACE = 8  # its place among the native op's arguments
 
 
 def with_workspace(arguments):
-    """The native op's arguments with the workspace that dense tensors need, if there is none. For the custom op as well."""
+    """Returns the native op's arguments, with a new workspace if dense tensors need one and none was given. The custom op
+    uses it too."""
     _, _, q, k, v, _, plan, *_ = arguments
     if plan is not None or arguments[_WORKSPACE] is not None or not q.ndim == k.ndim == v.ndim == 4:
         return arguments
@@ -200,7 +201,7 @@ def _output_dtype(q, dtype):
 
 
 def _word(x):
-    """A 64-bit word as the signed number that the native op takes."""
+    """Returns a 64-bit word as the signed number that the native op takes."""
     x &= 2**64 - 1
     return x - 2**64 if x >= 2**63 else x
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices: opening them by their specs, and what they tell of themselves."""
+"""Devices, which are opened by their specs, and their properties."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Device:
         return self.spec
 
     def synchronize(self) -> None:
-        """Waits until the device has done what was queued on the current stream."""
+        """Waits until the device has done all work that was queued on the current stream."""
         ffi.synchronize(ffi_device(self.dlpack))
 
 
 @functools.lru_cache(256)
 def ffi_device(dlpack):
-    """TVM-FFI's own device of that DLPack type and number."""
+    """Returns TVM-FFI's own device of that DLPack type and number."""
     return tvm_ffi.Device(*dlpack)
 
 
 @functools.lru_cache(256)
 def device_at(dlpack):
-    """The Device, which is open, of that DLPack type and number."""
+    """Returns the Device, which is open, of that DLPack type and number."""
     return Device(*ffi.device_info(ffi_device(dlpack)).split("\n"), dlpack=dlpack)
 
 
@@ -67,7 +67,7 @@ def device(spec: str | Device = "auto") -> Device:
 
 @public()
 def devices() -> list[str]:
-    """The specs of all devices that can be opened here, best first, simulated ones last.
+    """Returns the specs of all devices that can be opened here, best first, simulated ones last.
 
     Raises RuntimeError if a driver fails.
 

@@ -5,5 +5,5 @@ import os
 
 
 def is_set(name):
-    """Whether a switch is on: anything but nothing, 0, false, off and no."""
+    """Returns whether a switch is on: it is set to anything but 0, false, off, no or the empty string."""
     return os.environ.get(name, "").lower() not in ("", "0", "false", "off", "no")

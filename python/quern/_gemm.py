@@ -15,7 +15,7 @@ from ._types import A, Array, DType
 @public(d="out", b_is_packed="packed")
 def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = None, scale_b: Array | None = None,
          dtype: DType = "bf16", packed: bool = False, n: int | None = None, out: Array | None = None) -> Any:
-    """a b^T + c: [m, n] bf16 or f32.
+    """Computes a b^T + c: [m, n] of bf16 or f32.
 
     a        [m, k] of e4m3fn or e4m3fnuz with scale_a, or bf16 without
     b        [n, k] of a's kind; packed: what gemm_pack gave. Either dimension of a and b may be the contiguous one, so b.T of a
@@ -49,7 +49,9 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
                             scale_b: Array | None = None, by_ends: bool = False, m_alignment: int = 0,
                             zero_padding: bool = False, packed: bool = False, n: int | None = None,
                             out: Array | None = None) -> Any:
-    """Each row of a belongs to one group of b: out[r] = a[r] b[group of r]^T, bf16. Rows of no group are left alone.
+    """Computes out[r] = a[r] b[group of r]^T, bf16, where each row of a belongs to one group of b or to none.
+
+    Rows of no group are not written.
 
     a             [m, k], as gemm has it
     b             [groups, n, k] of a's kind; packed: what gemm_pack gave
@@ -64,7 +66,7 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
     n             columns of a new out, b's own rows; needed with packed
     out           bf16 [m, n]; None: a new one
 
-    Returns out, of a's kind. Raises what gemm raises, and ValueError for an m_alignment that is none.
+    Returns out, of a's kind. Raises what gemm raises, and ValueError for a bad m_alignment.
 
     >>> import ml_dtypes
     >>> a, b = numpy.ones((128, 64), ml_dtypes.bfloat16), numpy.ones((2, 4, 64), ml_dtypes.bfloat16)
@@ -83,7 +85,9 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
 def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Array | None = None,
                         scale_b: Array | None = None, expected_m: int = 1, packed: bool = False, n: int | None = None,
                         out: Array | None = None) -> Any:
-    """Each group has a slab of rows: out[g, r] = a[g, r] b[g]^T for r < group_layout[g], bf16; other rows are left alone.
+    """Computes out[g, r] = a[g, r] b[g]^T, bf16, for r < group_layout[g], where each group has a slab of rows.
+
+    Other rows are not written.
 
     a             [groups, m_max, k], as gemm has it
     b             [groups, n, k] of a's kind; packed: what gemm_pack gave
@@ -112,7 +116,9 @@ def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Arr
 
 @public(op="gemm_pack gemm_packed_shape", packed_scale="scale_b")
 def gemm_pack(b: Array, scale_b: Array) -> tuple[Any, Any]:
-    """FP8 weights in the order in which b's device reads them fastest: (packed, packed_scale), once, at load time.
+    """Packs FP8 weights in the order in which b's device reads them fastest: (packed, packed_scale).
+
+    A program does this once, when it loads the weights.
 
     b        [n, k] or [groups, n, k] of e4m3fn or e4m3fnuz
     scale_b  f32 [ceil(n / 128), ceil(k / 128)], or [groups, ..]

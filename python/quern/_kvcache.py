@@ -12,7 +12,7 @@ from ._types import Array, Layout
 
 
 def is_hnd(op, layout):
-    """Whether that is the layout; ValueError for none of the two."""
+    """Returns whether the layout is "HND". Raises ValueError if it is neither "HND" nor "NHD"."""
     if layout not in ("NHD", "HND"):
         raise ValueError(f"{op}: layout is {found(layout)}; accepted: 'NHD', 'HND'")
     return layout == "HND"
@@ -22,8 +22,10 @@ def is_hnd(op, layout):
 def append_paged_kv_cache(k_cache: Array, v_cache: Array, append_key: Array, append_value: Array, batch_indices: Array,
                           positions: Array, kv_indices: Array, kv_indptr: Array, kv_last_page_len: Array | None = None,
                           layout: Layout = "NHD") -> None:
-    """New token t goes to place positions[t] % page_size of page kv_indices[kv_indptr[b] + positions[t] / page_size] of
-    k_cache and v_cache, b = batch_indices[t].
+    """Writes new tokens to paged caches of keys and values.
+
+    Token t goes to place positions[t] % page_size of page kv_indices[kv_indptr[b] + positions[t] / page_size], where
+    b = batch_indices[t].
 
     k_cache           [pages, page_size, heads, head_dim], with layout "HND" [pages, heads, page_size, head_dim]; written
     v_cache           as k_cache; head_dim may differ
@@ -36,8 +38,8 @@ def append_paged_kv_cache(k_cache: Array, v_cache: Array, append_key: Array, app
     kv_last_page_len  i32 [batches], or None; looked at where indices are checked
     layout            "NHD" or "HND"
 
-    Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1: one out of range is a ValueError then, else what it
-    makes is written elsewhere. Returns None. Raises ValueError (shape, stride, overlap, indices, layout), NotImplementedError
+    Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1: an index out of range is a ValueError. Unchecked, it
+    makes the op write elsewhere. Returns None. Raises ValueError (shape, stride, overlap, indices, layout), NotImplementedError
     (dtype, device), TypeError (no array); nothing is written then.
 
     >>> cache, new, i32 = numpy.zeros((2, 4, 1, 2), numpy.float32), numpy.ones((1, 1, 2), numpy.float32), numpy.int32
@@ -54,7 +56,7 @@ def append_paged_kv_cache(k_cache: Array, v_cache: Array, append_key: Array, app
 def append_paged_mla_kv_cache(ckv_cache: Array, kpe_cache: Array, append_ckv: Array, append_kpe: Array, batch_indices: Array,
                               positions: Array, kv_indices: Array, kv_indptr: Array,
                               kv_last_page_len: Array | None = None) -> None:
-    """append_paged_kv_cache for MLA's caches of compressed keys and values, and of rotated keys.
+    """Does what append_paged_kv_cache does for MLA's caches: one of compressed keys and values, one of rotated keys.
 
     ckv_cache         [pages, page_size, dim], written
     kpe_cache         [pages, page_size, rope_dim] of ckv_cache's dtype, written
@@ -82,7 +84,7 @@ def append_paged_mla_kv_cache(ckv_cache: Array, kpe_cache: Array, append_ckv: Ar
 @public(is_hnd="layout")
 def reshape_and_cache(k_cache: Array, v_cache: Array, key: Array, value: Array, slot_mapping: Array,
                       k_scale: Array | None = None, v_scale: Array | None = None, layout: Layout = "NHD") -> None:
-    """New token t goes to slot slot_mapping[t] = page * page_size + place of k_cache and v_cache.
+    """Writes new token t to slot slot_mapping[t] = page * page_size + place of k_cache and v_cache.
 
     k_cache       [pages, page_size, heads, head_dim], with layout "HND" [pages, heads, page_size, head_dim]; written
     v_cache       as k_cache; head_dim may differ
@@ -107,7 +109,7 @@ def reshape_and_cache(k_cache: Array, v_cache: Array, key: Array, value: Array, 
 
 @public()
 def concat_and_cache_mla(kv_cache: Array, kv_c: Array, k_pe: Array, slot_mapping: Array, scale: Array | None = None) -> None:
-    """New token t's kv_c and k_pe go, one behind the other, to slot slot_mapping[t] of one MLA cache.
+    """Writes new token t's kv_c, and k_pe behind it, to slot slot_mapping[t] of one MLA cache.
 
     kv_cache      [pages, page_size, dim + rope_dim], written
     kv_c          [n, dim]; n may be 0
@@ -128,7 +130,7 @@ def concat_and_cache_mla(kv_cache: Array, kv_c: Array, k_pe: Array, slot_mapping
 
 @public()
 def get_seq_lens(kv_indptr: Array, kv_last_page_len: Array, page_size: int, seq_lens: Array | None = None) -> Any:
-    """Each sequence's length from its pages: i32 [batches].
+    """Computes the length of each sequence from its pages: i32 [batches].
 
     kv_indptr         i32 [batches + 1]: where each sequence's pages begin
     kv_last_page_len  i32 [batches]: tokens in its last page
@@ -150,11 +152,11 @@ def get_seq_lens(kv_indptr: Array, kv_last_page_len: Array, page_size: int, seq_
 @public()
 def get_batch_indices_positions(append_indptr: Array, seq_lens: Array, nnz: int, batch_indices: Array | None = None,
                                 positions: Array | None = None) -> tuple[Any, Any]:
-    """For each of nnz new tokens its sequence and its place in it: (batch_indices, positions), -1 and 0 for those of none.
+    """Computes each new token's sequence and its place there: (batch_indices, positions); -1 and 0 for tokens of no sequence.
 
     append_indptr  i32 [batches + 1]: where each sequence's new tokens begin
     seq_lens       i32 [batches]: each sequence's length, with the new tokens
-    nnz            how many tokens, at least 0
+    nnz            the number of new tokens, at least 0
     batch_indices  i32 [nnz]; None: a new one
     positions      i32 [nnz]; None: a new one
 

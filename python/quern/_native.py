@@ -11,7 +11,7 @@ import types
 
 
 class _Later(types.ModuleType):
-    """Stands for a module that tvm_ffi imports and quern does not need; who uses it gets the module itself."""
+    """Stands for a module that tvm_ffi imports and quern does not need. An access to it imports the module itself."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -20,7 +20,7 @@ class _Later(types.ModuleType):
 
 
 class _LibInfoLoader(importlib.machinery.SourceFileLoader):
-    """Of tvm_ffi.libinfo, which finds its library beside its own files where there is no metadata of packages."""
+    """Loads tvm_ffi.libinfo, which finds its library beside its own files where there is no metadata of packages."""
 
     metadata = _Later("importlib.metadata")
 
@@ -35,7 +35,7 @@ class _LibInfoLoader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder:
-    """Keeps from one thread what tvm_ffi would import there and takes long; other threads import as they always do.
+    """Hides from one thread the modules that tvm_ffi would import there slowly. Other threads import as they always do.
 
     It stays in sys.meta_path, without a thread: threads may be walking that list, and would miss one where one is taken out.
     """
@@ -59,7 +59,7 @@ def _no_distribution(name):
 
 
 def _import_tvm_ffi():
-    """Imports tvm_ffi without what takes it long: PyTorch, where it is installed, its C++ builder, and the packages'
+    """Imports tvm_ffi without its slow imports: PyTorch, where it is installed, its C++ builder, and the packages'
     metadata, without which it finds its library beside its own files."""
     if "torch" in sys.modules or "tvm_ffi" in sys.modules:
         import tvm_ffi
@@ -79,7 +79,7 @@ def _import_tvm_ffi():
 
 
 def find(name):
-    """The path of a file of the native part. In an editable install it lies apart from the Python files."""
+    """Returns the path of a file of the native part, which an editable install keeps apart from the Python files."""
     for folder in sys.modules[__package__].__path__:
         path = os.path.join(folder, "_native", name)
         if os.path.exists(path):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Normalisation: RMSNorm and LayerNorm, with residuals, Gemma's weights, diffusion's modulation, FP8 results.
 
-Sums are kept in f32 and the result is rounded once. No rows are no error.
+Sums are kept in f32 and the result is rounded once. n may be 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ._types import A, Array, DType
 
 @public()
 def rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) -> A:
-    """Root-mean-square norm of each row: x / sqrt(mean(x^2) + eps) * weight.
+    """Computes the root-mean-square norm of each row: x / sqrt(mean(x^2) + eps) * weight.
 
     x       [n, h] or [n, heads, h] of f32, f16 or bf16, normalised along h, which is contiguous; n may be 0
     weight  [h], of x's dtype or f32
@@ -37,7 +37,7 @@ def rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) -> A:
 
 @public()
 def gemma_rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) -> A:
-    """rmsnorm with 1 + weight for weight, the sum in f32: x / sqrt(mean(x^2) + eps) * (1 + weight).
+    """Computes rmsnorm with 1 + weight, summed in f32, for weight: x / sqrt(mean(x^2) + eps) * (1 + weight).
 
     x       [n, h] or [n, heads, h] of f32, f16 or bf16, normalised along h, which is contiguous; n may be 0
     weight  [h], of x's dtype or f32
@@ -57,7 +57,7 @@ def gemma_rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) 
 
 @public()
 def fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float = 1e-6) -> None:
-    """In place: t = x + residual; residual = t rounded; x = rmsnorm(t). t is not rounded before its norm.
+    """Computes, in place, t = x + residual; residual = t rounded; x = rmsnorm(t). t is not rounded before its norm.
 
     x         [n, h] of f32, f16 or bf16, written
     residual  as x, written; the two share no memory
@@ -76,7 +76,7 @@ def fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float = 1e-
 
 @public()
 def gemma_fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float = 1e-6) -> None:
-    """fused_add_rmsnorm with 1 + weight for weight, in place.
+    """Computes fused_add_rmsnorm with 1 + weight for weight, in place.
 
     x         [n, h] of f32, f16 or bf16, written
     residual  as x, written; the two share no memory
@@ -95,7 +95,7 @@ def gemma_fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float
 
 @public()
 def layernorm(x: A, gamma: Array | None = None, beta: Array | None = None, eps: float = 1e-6, out: A | None = None) -> A:
-    """(x - mean) / sqrt(variance + eps) * gamma + beta of each row, with the population's variance.
+    """Computes (x - mean) / sqrt(variance + eps) * gamma + beta of each row, with the population's variance.
 
     x      [n, h] or [n, heads, h] of f32, f16 or bf16, normalised along h, which is contiguous; n may be 0
     gamma  [h], of x's dtype or f32; None: ones
@@ -116,7 +116,7 @@ def layernorm(x: A, gamma: Array | None = None, beta: Array | None = None, eps: 
 @public()
 def rmsnorm_quant(x: Array, weight: Array, scale: Array, eps: float = 1e-6, dtype: DType = "e4m3fn",
                   out: Array | None = None) -> Any:
-    """fp8(rmsnorm(x) / scale), saturating.
+    """Computes fp8(rmsnorm(x) / scale), saturating.
 
     x       [n, h] or [n, heads, h] of f32, f16 or bf16; n may be 0
     weight  [h], of x's dtype or f32
@@ -140,7 +140,9 @@ def rmsnorm_quant(x: Array, weight: Array, scale: Array, eps: float = 1e-6, dtyp
 @public()
 def fused_add_rmsnorm_quant(x: Array, residual: Array, weight: Array, scale: Array, eps: float = 1e-6,
                             dtype: DType = "e4m3fn", out: Array | None = None) -> Any:
-    """t = x + residual; residual = t rounded, in place; gives fp8(rmsnorm(t) / scale), saturating. x is left as it is.
+    """Computes t = x + residual, writes t rounded to residual and returns fp8(rmsnorm(t) / scale), saturating.
+
+    x is not written.
 
     x         [n, h] of f32, f16 or bf16
     residual  as x, written
@@ -164,7 +166,7 @@ def fused_add_rmsnorm_quant(x: Array, residual: Array, weight: Array, scale: Arr
 @public()
 def layernorm_quant(x: Array, gamma: Array | None, beta: Array | None, scale: Array, eps: float = 1e-6,
                     dtype: DType = "e4m3fn", out: Array | None = None) -> Any:
-    """layernorm rounded to x's dtype, then divided by scale, to FP8, saturating.
+    """Computes layernorm rounded to x's dtype, then divided by scale, as FP8, saturating.
 
     x      [n, h] or [n, heads, h] of f32, f16 or bf16; n may be 0
     gamma  [h], of x's dtype or f32; None: ones
@@ -194,8 +196,8 @@ def rmsnorm_dynamic_quant(x: Array, weight: Array, eps: float = 1e-6, residual: 
     x          [n, h] or [n, heads, h] of f32, f16 or bf16; n may be 0
     weight     [h], of x's dtype or f32
     eps        finite, at least 0
-    residual   None, or as x, to which x is added before, in place, as fused_add_rmsnorm_quant does
-    group      None: a scale for each row of x; 128: one for 128 elements. Says the shape of a new scale
+    residual   None, or as x: x is added to it first, in place, as fused_add_rmsnorm_quant does
+    group      None: a scale for each row of x; 128: one for 128 elements. Gives the shape of a new scale
     scale_eps  above 0, finite
     dtype      of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
     out        x's shape, of an FP8 kind; None: a new one
@@ -225,7 +227,7 @@ def _check_group(op, group):
 
 @public()
 def adaptive_layernorm(x: A, scale: Array, shift: Array, eps: float = 1e-6, out: A | None = None) -> A:
-    """Diffusion transformers' modulation: layernorm(x) * (1 + scale) + shift.
+    """Computes layernorm(x) * (1 + scale) + shift, the modulation of diffusion transformers.
 
     x      [batch, n, h] of f32, f16 or bf16; n may be 0
     scale  [batch, h], of x's dtype or f32
@@ -247,7 +249,7 @@ def adaptive_layernorm(x: A, scale: Array, shift: Array, eps: float = 1e-6, out:
 @public()
 def gated_residual_layernorm(x: A, residual: Array, gate: Array, scale: Array, shift: Array, eps: float = 1e-6,
                              out: A | None = None) -> A:
-    """t = residual + gate * x; residual = t rounded, in place; gives layernorm(t) * (1 + scale) + shift.
+    """Computes t = residual + gate * x, writes t rounded to residual and returns layernorm(t) * (1 + scale) + shift.
 
     x         [batch, n, h] of f32, f16 or bf16; n may be 0
     residual  as x, written

@@ -2,8 +2,8 @@
 """The library's ops as Python functions `name(*arguments)`, arguments in the C header's order, nothing allocated.
 
 They are made from the table in the native part (python/ffi/ops.def), so a new op there is a new function here. The public
-functions of _norm.py, _gemm.py and the like call them. Tensors are whatever speaks DLPack; NumPy arrays that cannot (ml_dtypes'
-types, read-only ones) are lent by address.
+functions of _norm.py, _gemm.py and the like call them. A tensor is any array that speaks DLPack. NumPy arrays that
+cannot (ml_dtypes' types, read-only ones) are lent by address.
 """
 
 from sys import modules
@@ -24,7 +24,7 @@ check_torch_quickly = None  # for those of them that convert without an error
 
 
 def is_being_traced():
-    """Whether PyTorch reads this call (torch.compile, make_fx) or feigns it (FakeTensorMode)."""
+    """Returns whether PyTorch traces this call (torch.compile, make_fx) or only simulates it (FakeTensorMode)."""
     return torch_ops is not None and (is_compiling() or count_modes() > 0)
 
 
@@ -40,7 +40,7 @@ class Parameter:
 
 
 def lend(name, arguments):
-    """The op's arguments with NumPy's arrays replaced by tensors over their memory."""
+    """Returns the op's arguments with NumPy's arrays replaced by tensors over their memory."""
     lent = []
     if len(arguments) != len(TABLE[name]):
         raise TypeError(f"{name}: found {len(arguments)} arguments, needs {len(TABLE[name])}")

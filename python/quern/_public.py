@@ -23,13 +23,13 @@ _ARRAY = "an array (of NumPy, PyTorch, quern or anything with __dlpack__)"
 
 
 def is_compiling() -> bool:
-    """Whether torch.compile reads the call; quern.torch puts PyTorch's own function here."""
+    """Returns whether torch.compile traces the call; quern.torch puts PyTorch's own function here."""
     return False
 
 
 def public(**renamed: str) -> typing.Callable[[_F], _F]:
-    """Makes a function's errors speak of it and its arguments. renamed: the native op's names of arguments -> the function's;
-    `op`: that op's name, or several in a row, `name`: the function's, where these are others."""
+    """Makes a function's errors name it and its arguments. renamed: the native op's names of arguments -> the function's;
+    `op`: the name of that op, or several in a row, and `name`: the function's, where these differ."""
     op, name = renamed.pop("op", None), renamed.pop("name", None)
 
     def decorate(function: _F) -> _F:
@@ -50,7 +50,7 @@ def public(**renamed: str) -> typing.Callable[[_F], _F]:
 
 
 def _explained(function, op, renamed, arguments, options, error):
-    """The error to raise for this one."""
+    """Returns the error to raise for this one."""
     name = function.__name__
     try:
         bound = inspect.signature(function).bind(*arguments, **options).arguments
@@ -70,7 +70,7 @@ def _explained(function, op, renamed, arguments, options, error):
 
 
 def translated(text, name, op, renamed):
-    """The native op's message with the function's name and its arguments' names; others' messages as they are."""
+    """Returns the native op's message with the function's name and its arguments' names; other messages unchanged."""
     prefix, colon, text_behind = text.partition(": ")
     if not colon or prefix not in op.split():
         return text
@@ -84,7 +84,7 @@ def translated(text, name, op, renamed):
 # ---- arguments of a wrong type
 
 def found(value):
-    """A value as messages have it: 'text', 3, a list of 2, a Tensor."""
+    """Returns a value as messages show it: 'text', 3, a list of 2, a Tensor."""
     if value is None or isinstance(value, (str, numbers.Number)):
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:37]}..."
@@ -94,14 +94,14 @@ def found(value):
 
 
 def flag(op, name, value):
-    """A truth value, NumPy's as well, as the native ops take it; ValueError for anything else."""
+    """Returns a truth value, Python's or NumPy's, as the native ops take it. Raises ValueError for anything else."""
     if isinstance(value, (bool, numpy.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
     raise ValueError(f"{op}: {name} is {found(value)}; accepted: True, False")
 
 
 def _misfit(function, bound):
-    """What is wrong with the first argument that is not what the function's annotations say; None: all are."""
+    """Returns what is wrong with the first argument that does not fit the function's annotations; None if all fit."""
     hints = typing.get_type_hints(function)
     for name, value in bound.items():
         if not any(_is_a(value, hint) for hint in _alternatives(hints[name])):
@@ -111,13 +111,13 @@ def _misfit(function, bound):
 
 
 def _fault(bound):
-    """What of the first such argument DLPack does not describe."""
+    """Returns what DLPack does not describe of the first such argument."""
     from ._tensor import fault_of  # which imports this
     return next((f"{name} {fault}" for name, value in bound.items() if (fault := fault_of(value))), None)
 
 
 def _alternatives(hint):
-    """A union's members; of others, itself. Of dtypes, which are many types, one."""
+    """Returns the members of a union, or the type itself; for dtypes, which are many types, one."""
     if hint == DType or typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return [hint]
     members = typing.get_args(hint)

@@ -15,7 +15,7 @@ from ._types import Array, BitOrder, Block, DType
 @public(block_rows="block", block_cols="block")
 def quantize_fp8(x: Array, block: Block = (1, 128), dtype: DType = "e4m3fn", eps: float = 1e-4, q: Array | None = None,
                  scale: Array | None = None) -> tuple[Any, Any]:
-    """x by blocks: (q, scale), scale = max(amax, eps) / max of the kind, q = x / scale, saturating.
+    """Quantises x by blocks: (q, scale), scale = max(amax, eps) / max of the kind, q = x / scale, saturating.
 
     x      [rows, cols] of f32, f16 or bf16; rows may be 0
     block  (1, 128), a token's group, or (128, 128), a block of weights; the last ones may be partial
@@ -42,7 +42,7 @@ def quantize_fp8(x: Array, block: Block = (1, 128), dtype: DType = "e4m3fn", eps
 
 @public(block_rows="block", block_cols="block", x="out")
 def dequantize_fp8(q: Array, scale: Array, block: Block = (1, 128), dtype: DType = "f32", out: Array | None = None) -> Any:
-    """q * scale, rounded once: quantize_fp8's inverse.
+    """Computes q * scale, rounded once: the inverse of quantize_fp8.
 
     q      [rows, cols] of e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz; rows may be 0
     scale  f32 [ceil(rows / block rows), ceil(cols / block columns)]
@@ -65,7 +65,7 @@ def dequantize_fp8(q: Array, scale: Array, block: Block = (1, 128), dtype: DType
 @public()
 def quantize_groups(x: Array, group: int = 128, dtype: DType = "e4m3fn", eps: float = 1e-10, round_scale: bool = False,
                     packed: bool = False, q: Array | None = None, scale: Array | None = None) -> tuple[Any, Any]:
-    """x along its rows: (q, scale), scale = max(amax, eps) / max of the kind, q = x / scale, saturating.
+    """Quantises groups along x's rows: (q, scale), scale = max(amax, eps) / max of the kind, q = x / scale, saturating.
 
     x            [rows, cols] of f32, f16 or bf16; rows may be 0
     group        columns of a scale, 1 or more; 0: the whole row
@@ -74,7 +74,7 @@ def quantize_groups(x: Array, group: int = 128, dtype: DType = "e4m3fn", eps: fl
     round_scale  scales are rounded up to powers of two
     packed       a new scale is UE8M0, four to an i32, [rows, ceil(groups / 4)]; else f32 [rows, groups]
     q            x's shape; None: a new one
-    scale        as packed has it, of any strides; says itself which of the two it is. None: a new one
+    scale        as packed has it, of any strides; its dtype decides instead of packed. None: a new one
 
     Raises what quantize_fp8 raises.
 
@@ -96,7 +96,7 @@ def quantize_groups(x: Array, group: int = 128, dtype: DType = "e4m3fn", eps: fl
 
 @public()
 def quantize_static(x: Array, scale: Array, dtype: DType = "e4m3fn", q: Array | None = None) -> Any:
-    """q = x / scale for one scale, saturating.
+    """Computes q = x / scale for one scale, saturating.
 
     x      [rows, cols] of f32, f16 or bf16; rows may be 0
     scale  [1] f32 on x's device, above 0 and finite, which QUERN_VALIDATE=1 checks
@@ -116,7 +116,8 @@ def quantize_static(x: Array, scale: Array, dtype: DType = "e4m3fn", q: Array | 
 @public()
 def quantize_tensor(x: Array, dtype: DType = "e4m3fn", eps: float = 1e-10, q: Array | None = None,
                     scale: Array | None = None) -> tuple[Any, Any]:
-    """All of x with one scale that is found: (q, scale), scale = max(amax, eps) / max of the kind, q = x / scale, saturating.
+    """Quantises x with one scale for all of it: (q, scale), scale = max(amax, eps) / max of the kind, q = x / scale,
+    saturating.
 
     x      [rows, cols] of f32, f16 or bf16
     dtype  of a new q: e4m3fn, e4m3fnuz, e5m2, e5m2fnuz or i8
@@ -140,7 +141,9 @@ def quantize_tensor(x: Array, dtype: DType = "e4m3fn", eps: float = 1e-10, q: Ar
 @public(q_out="out")
 def convert_fp8(q: Array, scale: Array, dtype: DType, allow_rounding: bool = False, out: Array | None = None,
                 scale_out: Array | None = None) -> tuple[Any, Any]:
-    """e4m3fn to e4m3fnuz, always exact, or back, exact block by block or, if allowed, rounded: (out, scale_out). CPU only.
+    """Converts e4m3fn to e4m3fnuz or back, on the CPU only: (out, scale_out).
+
+    To e4m3fnuz is always exact. Back, a block is exact or, if allowed, rounded.
 
     q               [rows, cols] of e4m3fn or e4m3fnuz
     scale           f32 [rows, ceil(cols / 128)] or [ceil(rows / 128), ceil(cols / 128)], which says what the blocks are
@@ -173,7 +176,7 @@ def _bit_order(op, order):
 
 @public()
 def packbits(x: Array, order: BitOrder = "big", out: Array | None = None) -> Any:
-    """Truth values, eight to a byte, as numpy.packbits does: u8 [ceil(n / 8)].
+    """Packs truth values, eight to a byte, as numpy.packbits does: u8 [ceil(n / 8)].
 
     x      [n] of bool or u8, contiguous; n may be 0
     order  "big": the first value in a byte's highest bit; "little": in its lowest
@@ -194,7 +197,7 @@ def packbits(x: Array, order: BitOrder = "big", out: Array | None = None) -> Any
 @public()
 def segment_packbits(x: Array, indptr: Array, order: BitOrder = "big", out: Array | None = None,
                      indptr_out: Array | None = None) -> tuple[Any, Any]:
-    """packbits of each segment x[indptr[i]:indptr[i + 1]] into bytes of its own: (out, indptr_out).
+    """Packs each segment x[indptr[i]:indptr[i + 1]] as packbits does, into bytes of its own: (out, indptr_out).
 
     x           [n] of bool or u8, contiguous
     indptr      i32 [segments + 1], from 0 to n, not falling

@@ -79,7 +79,7 @@ def apply_llama31_rope(q: A, k: A | None, indptr: Array, offsets: Array, rotary_
                        rope_scale: float = 8.0, rope_theta: float = 5e5, low_freq_factor: float = 1.0,
                        high_freq_factor: float = 4.0, old_context_len: int = 8192, q_out: A | None = None,
                        k_out: A | None = None) -> tuple[A, A | None]:
-    """apply_rope with Llama 3.1's frequencies: s f + (1 - s) f / rope_scale, s from 0 for slow pairs to 1 for fast ones.
+    """Does apply_rope with Llama 3.1's frequencies: s f + (1 - s) f / rope_scale, s from 0 for slow pairs to 1 for fast ones.
 
     q                 [n, heads, head_dim] of f32, f16 or bf16, head_dim contiguous; n may be 0
     k                 as q, with heads of its own; None: q alone
@@ -112,7 +112,8 @@ def apply_llama31_rope_pos_ids(q: A, k: A | None, pos_ids: Array, rotary_dim: in
                                rope_scale: float = 8.0, rope_theta: float = 5e5, low_freq_factor: float = 1.0,
                                high_freq_factor: float = 4.0, old_context_len: int = 8192, q_out: A | None = None,
                                k_out: A | None = None) -> tuple[A, A | None]:
-    """apply_rope_pos_ids with Llama 3.1's frequencies: s f + (1 - s) f / rope_scale, s from 0 for slow pairs to 1 for fast ones.
+    """Does apply_rope_pos_ids with Llama 3.1's frequencies: s f + (1 - s) f / rope_scale, s from 0 for slow pairs to 1 for
+    fast ones.
 
     q                 [n, heads, head_dim] of f32, f16 or bf16, head_dim contiguous; n may be 0
     k                 as q, with heads of its own; None: q alone
@@ -167,7 +168,7 @@ def apply_rope_with_cos_sin_cache(q: A, k: A | None, cos_sin_cache: Array, posit
 def qk_rmsnorm_rope(q: A, k: A | None, q_weight: Array | None, k_weight: Array | None, cos: Array, sin: Array,
                     rotary_dim: int = 0, eps: float = 1e-6, interleave: bool = False, q_out: A | None = None,
                     k_out: A | None = None) -> tuple[A, A | None]:
-    """RMSNorm of each head, then rotation by tables with a row a token, in one pass.
+    """Normalises each head by RMSNorm, then rotates it by tables with one row for each token, in one pass.
 
     q           [n, heads, head_dim] or [batch, n, heads, head_dim] of f32, f16 or bf16, head_dim contiguous
     k           as q, with heads of its own; None: q alone
@@ -202,7 +203,7 @@ def rope_quantize_fp8(q_rope: Array, k_rope: Array, cos_sin_cache: Array, pos_id
                       interleave: bool = False, dtype: DType = "e4m3fn", q_rope_out: Array | None = None,
                       k_rope_out: Array | None = None, q_nope_out: Array | None = None,
                       k_nope_out: Array | None = None) -> tuple[Any, Any, Any | None, Any | None]:
-    """Rotates q_rope and k_rope, multiplies all parts by their scales, rounds to FP8, saturating.
+    """Rotates q_rope and k_rope, multiplies all parts by their scales and rounds them to FP8, saturating.
 
     q_rope          [n, heads, rotary_dim] of f32, f16 or bf16; n may be 0
     k_rope          [n, heads, rotary_dim]; MLA's [n, rotary_dim]
@@ -243,7 +244,7 @@ def rope_quantize_fp8_append_paged_kv_cache(
         q_nope: Array | None = None, k_nope: Array | None = None, quant_scale_q: float = 1.0,
         quant_scale_kv: float = 1.0, interleave: bool = False, layout: Layout = "NHD", q_rope_out: Array | None = None,
         q_nope_out: Array | None = None) -> tuple[Any, Any | None]:
-    """rope_quantize_fp8 that also appends keys and values to a paged FP8 cache, in one pass: (q_rope_out, q_nope_out).
+    """Does what rope_quantize_fp8 does and appends keys and values to a paged FP8 cache, in one pass: (q_rope_out, q_nope_out).
 
     q_rope          [n, heads, rotary_dim] of f32, f16 or bf16; n may be 0
     k_rope          [n, heads, rotary_dim]; MLA's [n, rotary_dim]

@@ -16,7 +16,7 @@ from ._types import A, Array
 @public()
 def transform_scales(scale: Array, out: A, ends: Array | None = None, block_rows: int = 1, m_alignment: int = 128,
                      round_scale: bool = False) -> A:
-    """Lays scale out as out's dtype and strides say; each f32, or i32: UE8M0, scale 4 i + j in byte j of word i.
+    """Lays scale out by out's dtype and strides: as f32, or as i32 words of UE8M0, with scale 4 i + j in byte j of word i.
 
     scale        f32 [.., ceil(mn / block_rows), sk], or words i32 [.., ceil(sk / 4)]
     out          f32 [mn, sk] or [groups, mn, sk], or words i32 [.., ceil(sk / 4)], written
@@ -39,7 +39,7 @@ def transform_scales(scale: Array, out: A, ends: Array | None = None, block_rows
 @public()
 def pack_k_grouped_scales(scale: Array, group_layout: Array, gran_k: int, k_alignment: int = 128, by_ends: bool = False,
                           round_scale: bool = False, out: Array | None = None) -> Any:
-    """Scales in groups along k to UE8M0: i32 [words, mn], each group at a word of its own, zeros behind the last.
+    """Packs scales in groups along k as UE8M0: i32 [words, mn], each group begins a word of its own, with zeros behind the last.
 
     scale         f32 [sk, mn]
     group_layout  i32 [groups] on scale's device: k of each group; by_ends: where it ends, the next one beginning at the next
@@ -65,7 +65,7 @@ def pack_k_grouped_scales(scale: Array, group_layout: Array, gran_k: int, k_alig
 
 @public()
 def get_tma_aligned_size(x: int, element_size: int) -> int:
-    """x rounded up to whole pieces of 16 bytes.
+    """Returns x rounded up to whole pieces of 16 bytes.
 
     x             elements, at least 0
     element_size  bytes of one: 1, 2, 4, 8 or 16
@@ -85,7 +85,7 @@ def get_tma_aligned_size(x: int, element_size: int) -> int:
 
 @public(op="transform_scales", scale="x", out="x")
 def ceil_to_ue8m0(x: A) -> A:
-    """x up to powers of two, 2**-126 to 2**127.
+    """Rounds x up to powers of two, 2**-126 to 2**127.
 
     x  f32 [mn, sk] or [groups, mn, sk]
 
@@ -99,7 +99,7 @@ def ceil_to_ue8m0(x: A) -> A:
 
 @public(op="transform_scales", scale="x", out="x")
 def pack_ue8m0_to_int(x: Array) -> Any:
-    """Powers of two to UE8M0: i32 [.., sk / 4], scale 4 i + j in byte j of word i.
+    """Packs powers of two as UE8M0: i32 [.., sk / 4], scale 4 i + j in byte j of word i.
 
     x  f32 [mn, sk] or [groups, mn, sk], sk a multiple of 4
 
@@ -115,7 +115,7 @@ def pack_ue8m0_to_int(x: Array) -> Any:
 
 @public(op="transform_scales", scale="packed_sf", out="packed_sf")
 def unpack_ue8m0_from_int(packed_sf: Array) -> Any:
-    """pack_ue8m0_to_int's inverse: f32 [.., 4 * words].
+    """Computes the inverse of pack_ue8m0_to_int: f32 [.., 4 * words].
 
     packed_sf  i32 [mn, words] or [groups, mn, words]
 
@@ -131,11 +131,11 @@ def unpack_ue8m0_from_int(packed_sf: Array) -> Any:
 
 @public(op="transform_scales", scale="sf", out="sf")
 def get_mn_major_tma_aligned_tensor(sf: A) -> A:
-    """sf with strides (.., 1, aligned mn), which is MN-major with columns that begin at 16 bytes.
+    """Gives sf the strides (.., 1, aligned mn), which is MN-major with columns that begin at 16 bytes.
 
     sf  f32 [mn, sk] or [groups, mn, sk]
 
-    Returns sf itself if it is so already, else a new one. Raises what transform_scales raises.
+    Returns sf itself if it has them already, else a new one. Raises what transform_scales raises.
 
     >>> quern.get_mn_major_tma_aligned_tensor(numpy.ones((5, 2), numpy.float32)).strides  # in bytes, NumPy's way
     (4, 32)
@@ -150,7 +150,7 @@ def get_mn_major_tma_aligned_tensor(sf: A) -> A:
 @public(op="transform_scales", scale="sf", ends="psum_layout", out="sf")
 def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Array, psum_layout: Array | None = None, m_alignment: int = 128,
                                                  block_rows: int = 1, mn: int | None = None) -> Any:
-    """Powers of two to UE8M0: i32 [.., mn, ceil(sk / 4)] of strides (.., 1, aligned mn).
+    """Packs powers of two as UE8M0: i32 [.., mn, ceil(sk / 4)] of strides (.., 1, aligned mn).
 
     sf           f32 [rows, sk] or [groups, rows, sk]
     psum_layout  i32 [n] on sf's device: where each group's rows end, the next one's beginning at the next multiple of
@@ -179,7 +179,7 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Array, psum_layout: Array |
 def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Array, grouped_layout: Array, ks_cpu: Sequence[int] | None,
                                                            gran_k: int, k_alignment: int = 128,
                                                            use_psum_layout: bool = False) -> Any:
-    """Powers of two in groups along k to UE8M0: i32 [words, mn], each group at a word of its own.
+    """Packs powers of two in groups along k as UE8M0: i32 [words, mn], each group at a word of its own.
 
     sf               f32 [sk, mn]
     grouped_layout   i32 [groups] on sf's device: k of each group; use_psum_layout: where it ends, the next one beginning at the
@@ -217,7 +217,7 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(sf: Array, grouped_la
 def transform_sf_into_required_layout(sf: A, mn: int, k: int, recipe: Sequence[int], num_groups: int | None = None,
                                       is_sfa: bool | None = None, disable_ue8m0_cast: bool = False,
                                       psum_layout: Array | None = None, packed: bool = False) -> A:
-    """sf as a GEMM takes it.
+    """Lays sf out as a GEMM takes it.
 
     sf                  f32 or words [ceil(mn / gran_mn), ceil(k / gran_k)], perhaps [num_groups, ..]
     mn                  rows of the matrix, at least 0
@@ -263,7 +263,7 @@ def transform_sf_into_required_layout(sf: A, mn: int, k: int, recipe: Sequence[i
 
 
 def _mn_major(shape):
-    """Strides of MN-major scales whose columns begin at 16 bytes."""
+    """Returns the strides of MN-major scales whose columns begin at 16 bytes."""
     aligned = get_tma_aligned_size(shape[-2], 4)
     return (shape[-1] * aligned, 1, aligned)[3 - len(shape):]
 

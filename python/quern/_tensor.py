@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern's own arrays on devices, and what functions allocate in the kind of their input: NumPy, PyTorch or quern's own."""
+"""quern's own arrays on devices, and new arrays of an input's kind: NumPy's, PyTorch's or quern's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ check_torch = None  # then: raises for PyTorch tensors that cannot be taken, (op
 _ALIASES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i32": "int32", "i64": "int64",
             "u8": "uint8", "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2",
             "e5m2fnuz": "float8_e5m2fnuz"}
-# What DLPack cannot carry out of NumPy: by the unsigned integer of that size.
+# Dtypes that DLPack cannot carry out of NumPy, and the unsigned integer of that size that carries each.
 _NOT_IN_NUMPY = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8",
                  "float8_e5m2fnuz": "uint8"}
 _COPIED = "f64, f32, f16, bf16, FP8, i64, i32, i8, u8, bool"
@@ -35,7 +35,7 @@ _FP8_MAX = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 573
 # ---- dtypes
 
 def dtype_name(dtype):
-    """"float8_e4m3fn" for quern's "e4m3fn", a NumPy or ml_dtypes dtype, a PyTorch dtype, or that name itself."""
+    """Returns "float8_e4m3fn" for quern's "e4m3fn", a NumPy, ml_dtypes or PyTorch dtype of that name, or that name itself."""
     if isinstance(dtype, str):
         return _ALIASES.get(str(dtype), str(dtype))
     text = str(dtype)
@@ -58,7 +58,7 @@ def numpy_dtype(name):
 
 
 def choose_dtype(op, dtype, accepted, parameter="dtype"):
-    """The dtype's name, if it is among the accepted; else ValueError."""
+    """Returns the dtype's name. Raises ValueError unless it is among the accepted."""
     name = dtype_name(dtype)
     if name not in accepted:
         known = {full: short for short, full in _ALIASES.items()}
@@ -68,16 +68,16 @@ def choose_dtype(op, dtype, accepted, parameter="dtype"):
 
 
 def fp8_name(op, dtype):
-    """An FP8 kind's name. Raises ValueError for any other dtype."""
+    """Returns an FP8 kind's name. Raises ValueError for any other dtype."""
     return choose_dtype(op, dtype, _FP8_MAX)
 
 
 def number_name(op, dtype):
-    """The name of an FP8 kind or int8."""
+    """Returns the name of an FP8 kind or int8. Raises ValueError for any other dtype."""
     return choose_dtype(op, dtype, (*_FP8_MAX, "int8"))
 
 
-# Making these costs microseconds, and a program uses few.
+# Making one costs microseconds, and a program uses few, so they are kept.
 _ffi_dtype = functools.cache(tvm_ffi.dtype)
 _ffi_shape = functools.lru_cache(1024)(tvm_ffi.Shape)
 
@@ -134,40 +134,40 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        """How many dimensions."""
+        """The number of dimensions."""
         return self._ffi.ndim
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         return math.prod(self._ffi.shape)
 
     @property
     def dtype(self) -> numpy.dtype[Any]:
-        """NumPy's, or ml_dtypes' for bf16 and FP8."""
+        """The dtype: NumPy's, or ml_dtypes' for bf16 and FP8."""
         return numpy_dtype(str(self._ffi.dtype))
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """The size of an element in bytes."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The size of all elements in bytes."""
         return self.size * self.itemsize
 
     @property
     def device(self) -> Device:
-        """Where it is."""
+        """The device that holds the tensor."""
         return device_at(self._ffi.__dlpack_device__())
 
     def data_ptr(self) -> int:
-        """The address of its first element, on its device."""
+        """Returns the address of the first element on its device."""
         return self._ffi.data_ptr()
 
     def is_contiguous(self) -> bool:
-        """Whether its elements lie one after another, the last dimension first."""
+        """Returns whether its elements lie one after another, with the last dimension running fastest."""
         return self._ffi.is_contiguous()
 
     def __len__(self) -> int:
@@ -189,7 +189,7 @@ class Tensor:
         return Tensor(ffi.view(self._ffi, offset * self.itemsize, _ffi_shape(shape), _ffi_shape(strides)))
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
-        """Its memory as a NumPy array, if it is the host's; TypeError elsewhere."""
+        """Returns its memory as a NumPy array. Raises TypeError unless it is host memory."""
         if self._ffi.__dlpack_device__()[0] != 1:
             raise TypeError(f"Tensor.numpy: the tensor is on {self.device}; quern.numpy(x) copies it to the host")
         name = str(self._ffi.dtype)
@@ -211,7 +211,7 @@ class Tensor:
 
 
 def _view(index, shape, strides):
-    """(offset, shape, strides) in elements of what an index takes."""
+    """Returns the offset, the shape and the strides, in elements, of the view that an index takes."""
     index = list(index) if isinstance(index, tuple) else [index]
     taken = sum(part is not None and part is not Ellipsis for part in index)
     rest = [slice(None)] * (len(shape) - taken)
@@ -265,12 +265,12 @@ def is_torch(x):
 
 
 def is_masked(x):
-    """Whether x is one of NumPy's masked arrays, whose mask DLPack does not carry."""
+    """Returns whether x is one of NumPy's masked arrays, whose mask DLPack does not carry."""
     return is_numpy(x) and "numpy.ma" in sys.modules and isinstance(x, numpy.ma.MaskedArray)
 
 
 def fault_of(x):
-    """What of x DLPack does not describe, with what would do; None: nothing."""
+    """Returns what of x DLPack does not describe, and what to pass instead; None if DLPack describes all of x."""
     if not is_numpy(x):
         return None
     if is_masked(x):
@@ -286,7 +286,7 @@ def fault_of(x):
 
 @functools.cache
 def _carrier(dtype):
-    """What carries an ml_dtypes' type out of NumPy, the unsigned integer of its size, or None; and the type for tvm_ffi."""
+    """Returns the unsigned integer type that carries an ml_dtypes type out of NumPy, or None; and the type for tvm_ffi."""
     carrier = _NOT_IN_NUMPY.get(dtype.name)
     try:
         return carrier and numpy.dtype(carrier), _ffi_dtype(dtype.name)
@@ -295,7 +295,7 @@ def _carrier(dtype):
 
 
 def lend(array):
-    """TVM-FFI's tensor over a NumPy array's memory, whatever its dtype; the array must outlive it. Nothing is copied."""
+    """Returns TVM-FFI's tensor over a NumPy array's memory, of any dtype. The array must outlive it; nothing is copied."""
     if fault := fault_of(array):
         raise ValueError(fault)
     carrier, dtype = _carrier(array.dtype)
@@ -330,13 +330,13 @@ def _new(shape, dtype, number):
 
 @public(op="device", spec="device")
 def empty(shape: Sequence[int], dtype: DType, device: str | Device = "cpu") -> Tensor:
-    """A Tensor on a device, whose content is whatever was there.
+    """Makes a Tensor on a device. Its content is undefined.
 
     shape   sizes, at least 0
     dtype   of the elements
     device  a spec, as quern.device has them, or a Device
 
-    Raises ValueError (a negative size, a dtype that there is not), MemoryError, and what quern.device raises.
+    Raises ValueError (a negative size, an unknown dtype), MemoryError, and what quern.device raises.
 
     >>> quern.empty((2, 3), "bf16", "sim:gfx942").shape
     (2, 3)
@@ -347,7 +347,7 @@ def empty(shape: Sequence[int], dtype: DType, device: str | Device = "cpu") -> T
 
 
 def empty_like(x, shape=None, dtype=None):
-    """An output for input x: NumPy for NumPy, PyTorch for PyTorch, else a Tensor on x's device."""
+    """Returns a new output for input x: NumPy's for NumPy, PyTorch's for PyTorch, else a Tensor on x's device."""
     if is_torch(x):
         if shape is None and dtype is None:
             return torch.empty_like(x)
@@ -376,7 +376,7 @@ def empty_strided_like(x, shape, strides, dtype=None):
 
 
 def dims(op, name, x, *accepted):
-    """x's shape, if it has as many dimensions as accepted; else ValueError."""
+    """Returns x's shape. Raises ValueError unless its number of dimensions is among the accepted."""
     shape = tuple(x.shape)
     if len(shape) not in accepted:
         raise ValueError(f"{op}: {name} has shape {list(shape)}, needs {' or '.join(map(str, accepted))} dimensions")
@@ -384,19 +384,19 @@ def dims(op, name, x, *accepted):
 
 
 def strides_of(x):
-    """Strides in elements."""
+    """Returns x's strides in elements."""
     if is_numpy(x):
         return tuple(stride // x.itemsize for stride in x.strides)
     return tuple(x.stride() if is_torch(x) else tensor(x).strides)
 
 
 def item_size(x):
-    """Bytes of an element."""
+    """Returns the size of an element in bytes."""
     return x.element_size() if is_torch(x) else (tensor(x).dtype.bits + 7) // 8
 
 
 def device_of(x):
-    """What tells x's device from others; None: the CPU."""
+    """Returns a value that differs between devices: None for the CPU."""
     if is_numpy(x):
         return None
     if is_torch(x):
@@ -424,7 +424,7 @@ def _on_host(source):
 
 @public(op="device", spec="device")
 def to(x: Array, device: str | Device) -> Tensor:
-    """A copy of x on a device.
+    """Copies x to a device.
 
     x       any array; strided ones, and those that go from one GPU to another, pass through the host
     device  a spec, as quern.device has them, or a Device; "cpu" brings a result back, as quern.numpy does
@@ -451,7 +451,7 @@ def to(x: Array, device: str | Device) -> Tensor:
 
 @public(name="numpy", op="to")
 def numpy_of(x: Array) -> numpy.ndarray[Any, Any]:
-    """A copy of x, from any device, as a NumPy array; bf16 and FP8 as ml_dtypes' types.
+    """Copies x, from any device, to a NumPy array; bf16 and FP8 become ml_dtypes' types.
 
     x  any array
 

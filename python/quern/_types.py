@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of arguments and results: for checkers, for help(), and for messages about arguments that are none of them."""
+"""Types of arguments and results: for checkers, for help(), and for messages about arguments that fit none of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy
 
 
 class Array(Protocol):
-    """What speaks DLPack: a NumPy array, a PyTorch tensor, a quern.Tensor and others."""
+    """An array that speaks DLPack: a NumPy array, a PyTorch tensor, a quern.Tensor and others."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -20,7 +20,7 @@ class Array(Protocol):
 
 
 class _TorchDType(Protocol):
-    """What a torch.dtype has, for checkers that do not know PyTorch."""
+    """The attributes of a torch.dtype, for checkers that do not know PyTorch."""
 
     @property
     def is_floating_point(self) -> bool: ...
