@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of instruction facts, of every instruction that random words of every encoding decode
 // to: its fields must agree with each other, with the operands, and with what a name of the ISA
-// says. A row's word on SCC must agree with execution.
+// says. A row's words on SCC and on clamp must agree with execution.
 #include "words_testing.h"
 
 #include <ctype.h>
@@ -17,7 +17,7 @@ static unsigned num_wrong;
 /** What has been met of a row on the current chip. */
 typedef struct met {
     const sim_opcode *opcode;
-    bool with_clamp, wrote_scc;
+    bool with_clamp, clamped, wrote_scc;
 } met;
 static met rows[ROOM];
 static unsigned num_rows;
@@ -210,19 +210,44 @@ static bool changes_scc(test_wave *w, const sim_inst *inst) {
     return changes;
 }
 
-/** Returns whether clamp is accepted; the encoding has room for it in the long forms of vector
- *  instructions. */
-static bool takes_clamp(const encoding *e, const test_wave *w, const uint32_t word[4]) {
+/** Decodes an instruction with clamp, for which the long forms of vector instructions have room.
+ *  Returns false if that is refused. */
+static bool decode_clamped(const encoding *e, const test_wave *w, const uint32_t word[4],
+                           sim_inst *out) {
     static const uint32_t long_forms[] = {0xd0000000, 0xd4000000, 0xcc000000};
     const uint32_t clamped[4] = {word[0] | 0x8000, word[1], word[2], word[3]};
     char error[SIM_ERROR_BYTES];
-    sim_inst inst;
     for (size_t i = 0; i < sizeof long_forms / sizeof *long_forms; i++)
         if (e->base == long_forms[i])
             return sim_decode(w->dispatch.chip, (const uint8_t *)clamped, sizeof clamped, 0x1000,
-                              &inst, error) &&
-                   (inst.flags & SIM_CLAMP);
+                              out, error) &&
+                   (out->flags & SIM_CLAMP);
     return false;
+}
+
+/** Returns whether clamp changes what an instruction makes of some random registers. */
+static bool clamp_acts(test_wave *w, const sim_inst *with) {
+    static sim_wave clamped;
+    sim_inst without = *with;
+    without.flags &= ~(uint32_t)SIM_CLAMP;
+    bool acts = false;
+    for (unsigned run = 0; run < 8 && !acts; run++) {
+        randomise(w, UINT64_MAX);
+        with->exec(&w->wave, with);
+        memcpy(&clamped, &w->wave, sizeof clamped);
+        memcpy(&w->wave, &w->before, sizeof w->wave);
+        without.exec(&w->wave, &without);
+        acts = memcmp(clamped.v, w->wave.v, sizeof clamped.v) != 0;
+    }
+    return acts;
+}
+
+static void try_clamp(const encoding *e, test_wave *w, const uint32_t word[4], met *row) {
+    sim_inst inst;
+    if (!decode_clamped(e, w, word, &inst))
+        return;
+    row->with_clamp = true;
+    row->clamped = clamp_acts(w, &inst);
 }
 
 static void try_opcode(test_wave *w, const encoding *e, unsigned opcode) {
@@ -237,8 +262,8 @@ static void try_opcode(test_wave *w, const encoding *e, unsigned opcode) {
         if (inst.second)
             check_one(inst.second);
         met *row = row_of(inst.opcode);
-        if ((inst.traits.is & SIM_SATURATES) && !row->with_clamp)
-            row->with_clamp = takes_clamp(e, w, word);
+        if ((inst.traits.is & SIM_SATURATES) && !row->clamped)
+            try_clamp(e, w, word, row);
         if (inst.traits.klass == SIM_SALU && !row->wrote_scc)
             row->wrote_scc = changes_scc(w, &inst);
         sim_inst_deinit(&inst);
@@ -248,8 +273,10 @@ static void try_opcode(test_wave *w, const encoding *e, unsigned opcode) {
 static void check_row(const met *row) {
     sim_inst inst = {.opcode = row->opcode, .traits.is = row->opcode->is};
     now = &inst;
-    if (is(SIM_SATURATES))
+    if (is(SIM_SATURATES)) {
         expect(row->with_clamp, "what saturates takes clamp");
+        expect(row->clamped, "clamp changes what saturates");
+    }
     if (row->opcode->klass == SIM_SALU)
         expect(row->wrote_scc == !is(SIM_KEEPS_SCC), "whether it leaves SCC alone");
 }

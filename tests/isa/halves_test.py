@@ -107,8 +107,9 @@ INTEGERS = [
     Op("v_add_i16/v_add_nc_i16", "i16 i16 i16", lambda a, b: a + b, keeps=True),
     Op("v_sub_i16/v_sub_nc_i16", "i16 i16 i16", lambda a, b: a - b, keeps=True),
     Op("v_add_u16/-", "u16 u16 u16", lambda a, b: limited(a.astype(I) + b, W), text="{op} {d}, {a}, {b} clamp", tag="clamp"),
-    Op("v_sub_i16/-", "i16 i16 i16", lambda a, b: limited(a.astype(I) - b, V), text="{op} {d}, {a}, {b} clamp",
-       tag="clamp", keeps=True),
+    *(Op(names, "i16 i16 i16", lambda a, b, sign=sign: limited(a.astype(I) + sign * b.astype(I), V),
+         text="{op} {d}, {a}, {b} clamp", tag="clamp", keeps=True)
+      for names, sign in (("v_add_i16/v_add_nc_i16", 1), ("v_sub_i16/v_sub_nc_i16", -1))),
     # of these, tinygrad's tests measured v_mad_u16 on RDNA3
     *(Op(name, f"{t}16 {t}16 {t}16 {t}16", lambda a, b, c: limited(a.astype(np.int64) * b + c, a.dtype),
          text="{op} {d}, {a}, {b}, {c} clamp", tag="clamp", keeps=True) for name, t in (("v_mad_u16", "u"), ("v_mad_i16", "i"))),

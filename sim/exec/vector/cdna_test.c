@@ -121,13 +121,31 @@ static void test_differences(void **) {
         clear_bytes, check_differences);
 }
 
-static uint32_t products(uint32_t a, uint32_t b, uint32_t sum, int bits) {
+/** The exact sum of `addend` and the products of fields. */
+static int64_t exact_dot(uint32_t a, uint32_t b, uint32_t addend, int bits) {
+    int64_t sum = (int32_t)addend;
     for (int at = 0; at < 32; at += bits) {
         const int64_t x = (int64_t)((uint64_t)a << (64 - bits - at)) >> (64 - bits);
         const int64_t y = (int64_t)((uint64_t)b << (64 - bits - at)) >> (64 - bits);
-        sum += (uint32_t)(x * y);
+        sum += x * y;
     }
     return sum;
+}
+
+static uint32_t products(uint32_t a, uint32_t b, uint32_t addend, int bits) {
+    return (uint32_t)exact_dot(a, b, addend, bits);
+}
+
+static uint32_t saturated_products(uint32_t a, uint32_t b, uint32_t addend, int bits) {
+    const int64_t sum = exact_dot(a, b, addend, bits);
+    return (uint32_t)(sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum);
+}
+
+/** Destinations near the ends of their range. */
+static void nearly_full(void) {
+    for (unsigned reg = 24; reg < 27; reg++)
+        for (unsigned lane = 0; lane < SIM_LANES; lane++)
+            t->wave.v[reg][lane] = (lane & 1 ? 0x80000000 : 0x7fffffc0) | (next_random() & 63);
 }
 
 static void check_dots(unsigned lane) {
@@ -138,13 +156,17 @@ static void check_dots(unsigned lane) {
     const uint32_t neighbour = lane ^ 1; // quad_perm:[1,0,3,2]
     const uint32_t moved = t->before.exec >> neighbour & 1 ? before(1, neighbour) : 0;
     expect(23, lane, products(moved, b, before(23, lane), 8));
+    expect(24, lane, saturated_products(a, b, before(24, lane), 8));
+    expect(25, lane, saturated_products(a, b, before(25, lane), 16));
+    expect(26, lane, saturated_products(a, b, before(26, lane), 4));
 }
 
 static void test_dots(void **) {
     run("v_dot4c_i32_i8 v20, v1, v2\n v_dot2c_i32_i16 v21, v1, v2\n v_dot8c_i32_i4 v22, v1, v2\n"
         "v_dot4c_i32_i8_dpp v23, v1, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf "
-        "bound_ctrl:1\n",
-        nullptr, check_dots);
+        "bound_ctrl:1\n v_dot4c_i32_i8_e64 v24, v1, v2 clamp\n"
+        "v_dot2c_i32_i16_e64 v25, v1, v2 clamp\n v_dot8c_i32_i4_e64 v26, v1, v2 clamp\n",
+        nearly_full, check_dots);
 }
 
 // ---- floats

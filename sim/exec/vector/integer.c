@@ -168,7 +168,7 @@ static const sim_opcode opcodes[] = {LIST(VALU_LINE)
     VALU_ALIAS(v_sub_nc_i32, v_sub_i32, GFX11P, "i:ii", .is = SIM_SATURATES)
     VALU_ALIAS(v_add_nc_u16, v_add_u16, GFX11P, "w:ww", .is = SIM_SATURATES)
     VALU_ALIAS(v_sub_nc_u16, v_sub_u16, GFX11P, "w:ww", .is = SIM_SATURATES)
-    VALU_ALIAS(v_add_nc_i16, v_add_i16, GFX11P, "w:ww")
-    VALU_ALIAS(v_sub_nc_i16, v_sub_i16, GFX11P, "w:ww")};
+    VALU_ALIAS(v_add_nc_i16, v_add_i16, GFX11P, "w:ww", .is = SIM_SATURATES)
+    VALU_ALIAS(v_sub_nc_i16, v_sub_i16, GFX11P, "w:ww", .is = SIM_SATURATES)};
 // clang-format on
 SIM_TABLE(sim_ops_valu_integer, opcodes);
