@@ -116,17 +116,11 @@ static u32x16 v_bfrev_b32(u32x16 a) {
 
 /** The number of leading zeros; -1 for 0. */
 static u32x16 v_ffbh_u32(u32x16 a) {
-    u32x16 out;
-    for (unsigned i = 0; i < 16; i++)
-        out[i] = a[i] ? (uint32_t)__builtin_clz(a[i]) : UINT32_MAX;
-    return out;
+    return __builtin_elementwise_clzg(a, ~(u32x16){});
 }
 
 static u32x16 v_ffbl_b32(u32x16 a) {
-    u32x16 out;
-    for (unsigned i = 0; i < 16; i++)
-        out[i] = a[i] ? (uint32_t)__builtin_ctz(a[i]) : UINT32_MAX;
-    return out;
+    return __builtin_elementwise_ctzg(a, ~(u32x16){});
 }
 
 /** Leading bits equal to the sign; -1 if all are. */

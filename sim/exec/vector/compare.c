@@ -29,7 +29,7 @@ SIM_INLINE void compare64(sim_wave *w, const sim_inst *inst, const char *types,
     const uint32_t *a = get(w, inst, plain, 0, types[2], tmp[0]);
     const uint32_t *b = get(w, inst, plain, 1, types[3], tmp[1]);
     uint64_t mask = 0;
-    for (unsigned k = 0; k < SIM_LANES; k += 8)
+    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 8)
         mask |= (uint64_t)bits8(op(load8(a + k, types[2]), load8(b + k, types[3]))) << k;
     put_mask(w, inst, mask);
 }

@@ -170,7 +170,7 @@ static u32x16 v_cvt_sr_bf16_f32(u32x16 a, u32x16 b) {
     X(1, u32, v_cvt_f32_i32, "f:i", ALL, 'i') \
     X(1, u32, v_cvt_u32_f32, "i:f", ALL, 'i') \
     X(1, u32, v_cvt_i32_f32, "i:f", ALL, 'i') \
-    X(1, u32, v_cvt_rpi_i32_f32, "i:f", GFX9, 'i') \
+    X(L1, u32, v_cvt_rpi_i32_f32, "i:f", GFX9, 'i') \
     X(1, u32, v_cvt_flr_i32_f32, "i:f", GFX9, 'i') \
     X(1, u32, v_cvt_f32_ubyte0, "f:i", ALL, 'i') \
     X(1, u32, v_cvt_f32_ubyte1, "f:i", ALL, 'i') \
@@ -183,8 +183,8 @@ static u32x16 v_cvt_sr_bf16_f32(u32x16 a, u32x16 b) {
     X(1, u32, v_cvt_f16_f32, "h:f", ALL, 'i') \
     X(1, u32, v_cvt_f16_u16, "h:w", ALL, 'i') \
     X(1, u32, v_cvt_f16_i16, "h:w", ALL, 'i') \
-    X(1, u32, v_cvt_u16_f16, "w:h", ALL, 'i') \
-    X(1, u32, v_cvt_i16_f16, "w:h", ALL, 'i') \
+    X(L1, u32, v_cvt_u16_f16, "w:h", ALL, 'i') \
+    X(L1, u32, v_cvt_i16_f16, "w:h", ALL, 'i') \
     X(1, u32, v_cvt_f32_bf16, "f:w", GFX950, 'l', SIM_IS_BF16) \
     X(W1, u64, v_cvt_f64_f32, "d:f", ALL, 'i') \
     X(W1, u64, v_cvt_f32_f64, "f:d", ALL, 'i') \
@@ -192,8 +192,8 @@ static u32x16 v_cvt_sr_bf16_f32(u32x16 a, u32x16 b) {
     X(W1, u64, v_cvt_f64_u32, "d:i", ALL, 'i') \
     X(W1, u64, v_cvt_i32_f64, "i:d", ALL, 'i') \
     X(W1, u64, v_cvt_u32_f64, "i:d", ALL, 'i') \
-    X(2, u32, v_cvt_sr_f16_f32, "k:fi", GFX950, '?') \
-    X(2, u32, v_cvt_sr_bf16_f32, "k:fi", GFX950, '?')
+    X(L2, u32, v_cvt_sr_f16_f32, "k:fi", GFX950, '?') \
+    X(L2, u32, v_cvt_sr_bf16_f32, "k:fi", GFX950, '?')
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)

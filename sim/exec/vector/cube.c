@@ -43,10 +43,10 @@ static f32x16 v_cubema_f32(f32x16 x, f32x16 y, f32x16 z) {
 
 // clang-format off
 #define LIST(X) \
-    X(3, f32, v_cubeid_f32, "f:fff", ALL, 'i') \
-    X(3, f32, v_cubesc_f32, "f:fff", ALL, 'i') \
-    X(3, f32, v_cubetc_f32, "f:fff", ALL, 'i') \
-    X(3, f32, v_cubema_f32, "f:fff", ALL, 'i')
+    X(L3, f32, v_cubeid_f32, "f:fff", ALL, 'i') \
+    X(L3, f32, v_cubesc_f32, "f:fff", ALL, 'i') \
+    X(L3, f32, v_cubetc_f32, "f:fff", ALL, 'i') \
+    X(L3, f32, v_cubema_f32, "f:fff", ALL, 'i')
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)};

@@ -102,17 +102,17 @@ static f64x8 v_fma_f64(f64x8 a, f64x8 b, f64x8 c) {
     X(2, f32, v_subrev_f32, "f:ff", ALL, 'i') \
     X(2, f32, v_mul_f32, "f:ff", ALL, 'i') \
     X(3, f32, v_fma_f32, "f:fff", ALL, 'i') \
-    X(3, f32, v_mad_f32, "f:fff", GFX90A, 'i') \
+    X(L3, f32, v_mad_f32, "f:fff", GFX90A, 'i') \
     X(2, f32, v_mul_legacy_f32, "f:ff", GFX9, 'i') \
-    X(3, f32, v_mad_legacy_f32, "f:fff", GFX9, 'i') \
-    X(3, f32, v_fma_dx9_zero_f32, "f:fff", GFX11P, 'i') \
-    X(3, f32, v_mullit_f32, "f:fff", GFX11P, 'i') \
+    X(L3, f32, v_mad_legacy_f32, "f:fff", GFX9, 'i') \
+    X(L3, f32, v_fma_dx9_zero_f32, "f:fff", GFX11P, 'i') \
+    X(L3, f32, v_mullit_f32, "f:fff", GFX11P, 'i') \
     X(2, f16, v_add_f16, "h:hh", ALL, 'i') \
     X(2, f16, v_sub_f16, "h:hh", ALL, 'i') \
     X(2, f16, v_subrev_f16, "h:hh", ALL, 'i') \
     X(2, f16, v_mul_f16, "h:hh", ALL, 'i') \
     X(3, f16, v_fma_f16, "x:hhh", ALL, 'i') \
-    X(3, f16, v_mad_f16, "x:hhh", GFX9, 'i') \
+    X(L3, f16, v_mad_f16, "x:hhh", GFX9, 'i') \
     X(W2, f64, v_add_f64, "d:dd", ALL, 'i') \
     X(W2, f64, v_mul_f64, "d:dd", ALL, 'i') \
     X(W3, f64, v_fma_f64, "d:ddd", ALL, 'i')

@@ -134,13 +134,13 @@ static u32x16 v_maximum_f16(u32x16 a, u32x16 b) { return maximum16(a, b); }
 // chips).
 #define BY_MODE(X) \
     X(2, f32, min_f32, min_num_f32, "f:ff", GFX9 | GFX11) X(2, f32, max_f32, max_num_f32, "f:ff", GFX9 | GFX11) \
-    X(3, f32, min3_f32, min3_num_f32, "f:fff", GFX9 | GFX11) X(3, f32, max3_f32, max3_num_f32, "f:fff", GFX9 | GFX11) \
-    X(3, f32, med3_f32, med3_num_f32, "f:fff", GFX9 | GFX11) \
-    X(3, f32, minmax_f32, minmax_num_f32, "f:fff", GFX11) X(3, f32, maxmin_f32, maxmin_num_f32, "f:fff", GFX11) \
+    X(L3, f32, min3_f32, min3_num_f32, "f:fff", GFX9 | GFX11) X(L3, f32, max3_f32, max3_num_f32, "f:fff", GFX9 | GFX11) \
+    X(L3, f32, med3_f32, med3_num_f32, "f:fff", GFX9 | GFX11) \
+    X(L3, f32, minmax_f32, minmax_num_f32, "f:fff", GFX11) X(L3, f32, maxmin_f32, maxmin_num_f32, "f:fff", GFX11) \
     X(2, u32, min_f16, min_num_f16, "h:hh", GFX9 | GFX11) X(2, u32, max_f16, max_num_f16, "h:hh", GFX9 | GFX11) \
-    X(3, u32, min3_f16, min3_num_f16, "x:hhh", GFX9 | GFX11) X(3, u32, max3_f16, max3_num_f16, "x:hhh", GFX9 | GFX11) \
-    X(3, u32, med3_f16, med3_num_f16, "x:hhh", GFX9 | GFX11) \
-    X(3, u32, minmax_f16, minmax_num_f16, "x:hhh", GFX11) X(3, u32, maxmin_f16, maxmin_num_f16, "x:hhh", GFX11) \
+    X(L3, u32, min3_f16, min3_num_f16, "x:hhh", GFX9 | GFX11) X(L3, u32, max3_f16, max3_num_f16, "x:hhh", GFX9 | GFX11) \
+    X(L3, u32, med3_f16, med3_num_f16, "x:hhh", GFX9 | GFX11) \
+    X(L3, u32, minmax_f16, minmax_num_f16, "x:hhh", GFX11) X(L3, u32, maxmin_f16, maxmin_num_f16, "x:hhh", GFX11) \
     X(W2, f64, min_f64, min_num_f64, "d:dd", GFX9 | GFX11) X(W2, f64, max_f64, max_num_f64, "d:dd", GFX9 | GFX11)
 #define LIST(X) \
     X(2, u32, v_min_u32, "i:ii", ALL, 'i') X(2, u32, v_max_u32, "i:ii", ALL, 'i') \
@@ -156,11 +156,11 @@ static u32x16 v_maximum_f16(u32x16 a, u32x16 b) { return maximum16(a, b); }
     X(3, i32, v_minmax_i32, "i:iii", GFX11P, 'i') X(3, i32, v_maxmin_i32, "i:iii", GFX11P, 'i') \
     X(3, u32, v_minmax_u32, "i:iii", GFX11P, 'i') X(3, u32, v_maxmin_u32, "i:iii", GFX11P, 'i') \
     X(2, f32, v_minimum_f32, "f:ff", GFX12, 'i') X(2, f32, v_maximum_f32, "f:ff", GFX12, 'i') \
-    X(3, f32, v_minimum3_f32, "f:fff", GFX12 | GFX950, 'i') X(3, f32, v_maximum3_f32, "f:fff", GFX12 | GFX950, 'i') \
-    X(3, f32, v_minimummaximum_f32, "f:fff", GFX12, 'i') X(3, f32, v_maximumminimum_f32, "f:fff", GFX12, 'i') \
+    X(L3, f32, v_minimum3_f32, "f:fff", GFX12 | GFX950, 'i') X(L3, f32, v_maximum3_f32, "f:fff", GFX12 | GFX950, 'i') \
+    X(L3, f32, v_minimummaximum_f32, "f:fff", GFX12, 'i') X(L3, f32, v_maximumminimum_f32, "f:fff", GFX12, 'i') \
     X(2, u32, v_minimum_f16, "h:hh", GFX12, 'i') X(2, u32, v_maximum_f16, "h:hh", GFX12, 'i') \
-    X(3, u32, v_minimum3_f16, "x:hhh", GFX12, 'i') X(3, u32, v_maximum3_f16, "x:hhh", GFX12, 'i') \
-    X(3, u32, v_minimummaximum_f16, "x:hhh", GFX12, 'i') X(3, u32, v_maximumminimum_f16, "x:hhh", GFX12, 'i') \
+    X(L3, u32, v_minimum3_f16, "x:hhh", GFX12, 'i') X(L3, u32, v_maximum3_f16, "x:hhh", GFX12, 'i') \
+    X(L3, u32, v_minimummaximum_f16, "x:hhh", GFX12, 'i') X(L3, u32, v_maximumminimum_f16, "x:hhh", GFX12, 'i') \
     X(W2, f64, v_minimum_f64, "d:dd", GFX12, 'i') X(W2, f64, v_maximum_f64, "d:dd", GFX12, 'i')
 
 #define WRAP_BY_MODE(shape, type, name, renamed, types, archs) \

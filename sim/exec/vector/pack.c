@@ -100,18 +100,18 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(2, u32, v_cvt_pk_f16_f32, "H:ff", GFX950, 'l') \
     X(2, u32, v_cvt_pk_bf16_f32, "i:ff", GFX950, 'l') \
     X(2, u32, v_pack_b32_f16, "H:hh", ALL, 'i') \
-    X(2, u32, v_cvt_pknorm_i16_f32, "i:ff", GFX9, 'i') \
-    X(2, u32, v_cvt_pknorm_u16_f32, "i:ff", GFX9, 'i') \
-    X(1, u32, v_cvt_norm_i16_f16, "w:h", ALL, 'i') \
-    X(1, u32, v_cvt_norm_u16_f16, "w:h", ALL, 'i') \
-    X(2, u32, v_cvt_pk_norm_i16_f16, "i:hh", GFX11P, 'i') \
-    X(2, u32, v_cvt_pk_norm_u16_f16, "i:hh", GFX11P, 'i') \
+    X(L2, u32, v_cvt_pknorm_i16_f32, "i:ff", GFX9, 'i') \
+    X(L2, u32, v_cvt_pknorm_u16_f32, "i:ff", GFX9, 'i') \
+    X(L1, u32, v_cvt_norm_i16_f16, "w:h", ALL, 'i') \
+    X(L1, u32, v_cvt_norm_u16_f16, "w:h", ALL, 'i') \
+    X(L2, u32, v_cvt_pk_norm_i16_f16, "i:hh", GFX11P, 'i') \
+    X(L2, u32, v_cvt_pk_norm_u16_f16, "i:hh", GFX11P, 'i') \
     X(2, u32, v_cvt_pk_u16_u32, "i:ii", ALL, 'i') \
     X(2, u32, v_cvt_pk_i16_i32, "i:ii", ALL, 'i') \
-    X(2, u32, v_cvt_pk_i16_f32, "i:ff", GFX11P, 'i') \
-    X(2, u32, v_cvt_pk_u16_f32, "i:ff", GFX11P, 'i') \
-    X(3, u32, v_cvt_pk_u8_f32, "i:fii", ALL, 'i') \
-    X(1, u32, v_sat_pk_u8_i16, "w:i", ALL, 'i')
+    X(L2, u32, v_cvt_pk_i16_f32, "i:ff", GFX11P, 'i') \
+    X(L2, u32, v_cvt_pk_u16_f32, "i:ff", GFX11P, 'i') \
+    X(L3, u32, v_cvt_pk_u8_f32, "i:fii", ALL, 'i') \
+    X(L1, u32, v_sat_pk_u8_i16, "w:i", ALL, 'i')
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)

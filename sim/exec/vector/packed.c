@@ -39,7 +39,7 @@ SIM_INLINE void run_packed16(sim_wave *w, const sim_inst *inst, unsigned arity, 
     for (unsigned i = 0; i < arity; i++)
         src[i] = get32(w, inst, true, i, tmp[i]);
     const bool rounding = sim_rounding_begin(w, inst);
-    for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 halves[2];
         for (unsigned high = 0; high < 2; high++) {
             u32x16 in[3] = {};
@@ -162,7 +162,7 @@ SIM_INLINE void run_packed32(sim_wave *w, const sim_inst *inst, unsigned arity, 
     }
     const bool rounding = sim_rounding_begin(w, inst);
     for (unsigned high = 0; high < 2; high++) {
-        for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
             f32x16 in[3] = {};
             for (unsigned i = 0; i < arity; i++) {
                 f32x16 word = (f32x16)word_of(src[i], inst, i, high, k);

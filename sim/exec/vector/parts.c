@@ -162,15 +162,15 @@ static u64x8 v_ldexp_f64(u64x8 a, u64x8 b) {
     X(1, f32, v_fract_f32, "f:f", ALL, '?') \
     X(1, u32, v_frexp_mant_f32, "f:f", ALL, 'i') \
     X(1, u32, v_frexp_exp_i32_f32, "i:f", ALL, 'i') \
-    X(2, u32, v_ldexp_f32, "f:fi", ALL, 'i') \
+    X(L2, u32, v_ldexp_f32, "f:fi", ALL, 'i') \
     X(1, f16, v_floor_f16, "h:h", ALL, 'i') \
     X(1, f16, v_ceil_f16, "h:h", ALL, 'i') \
     X(1, f16, v_trunc_f16, "h:h", ALL, 'i') \
     X(1, f16, v_rndne_f16, "h:h", ALL, 'i') \
-    X(1, f16, v_fract_f16, "h:h", ALL, '?') \
-    X(1, f16, v_frexp_mant_f16, "h:h", ALL, 'i') \
-    X(1, u32, v_frexp_exp_i16_f16, "w:h", ALL, 'i') \
-    X(2, u32, v_ldexp_f16, "h:hw", ALL, 'i') \
+    X(L1, f16, v_fract_f16, "h:h", ALL, '?') \
+    X(L1, f16, v_frexp_mant_f16, "h:h", ALL, 'i') \
+    X(L1, u32, v_frexp_exp_i16_f16, "w:h", ALL, 'i') \
+    X(L2, u32, v_ldexp_f16, "h:hw", ALL, 'i') \
     X(W1, f64, v_floor_f64, "d:d", ALL, 'i') \
     X(W1, f64, v_ceil_f64, "d:d", ALL, 'i') \
     X(W1, f64, v_trunc_f64, "d:d", ALL, 'i') \

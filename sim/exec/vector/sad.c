@@ -8,18 +8,30 @@ static u32x16 absolute_difference(u32x16 a, u32x16 b) {
     return __builtin_elementwise_max(a, b) - __builtin_elementwise_min(a, b);
 }
 
+/** The sum over four bytes. With `masked`, bytes of the reference b that are 0 do not count. */
+static u32x16 differences(u32x16 a, u32x16 b, bool masked) {
+    u32x16 sum = {};
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+        u32x16 x = a >> shift & 0xff, y = b >> shift & 0xff;
+        u32x16 difference = absolute_difference(x, y);
+        sum += masked ? difference & (u32x16)(y != 0) : difference;
+    }
+    return sum;
+}
+
 static u32x16 v_sad_u32(u32x16 a, u32x16 b, u32x16 c) {
     return absolute_difference(a, b) + c;
 }
 
 static u32x16 v_sad_u8(u32x16 a, u32x16 b, u32x16 c) {
-    for (unsigned shift = 0; shift < 32; shift += 8)
-        c += absolute_difference(a >> shift & 0xff, b >> shift & 0xff);
-    return c;
+    return differences(a, b, false) + c;
 }
 
 static u32x16 v_sad_hi_u8(u32x16 a, u32x16 b, u32x16 c) {
     return (v_sad_u8(a, b, (u32x16){}) << 16) + c;
+}
+static u32x16 v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
+    return differences(a, b, true) + c;
 }
 static u32x16 v_sad_u16(u32x16 a, u32x16 b, u32x16 c) {
     return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16) + c;
@@ -31,6 +43,9 @@ static u32x16 saturated_v_sad_u32(u32x16 a, u32x16 b, u32x16 c) {
 }
 static u32x16 saturated_v_sad_u8(u32x16 a, u32x16 b, u32x16 c) {
     return __builtin_elementwise_add_sat(v_sad_u8(a, b, (u32x16){}), c);
+}
+static u32x16 saturated_v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
+    return __builtin_elementwise_add_sat(v_msad_u8(a, b, (u32x16){}), c);
 }
 static u32x16 saturated_v_sad_hi_u8(u32x16 a, u32x16 b, u32x16 c) {
     return __builtin_elementwise_add_sat(v_sad_hi_u8(a, b, (u32x16){}), c);
@@ -48,66 +63,52 @@ static u32x16 v_lerp_u8(u32x16 a, u32x16 b, u32x16 c) {
     return out;
 }
 
-// ---- against a reference, and over four windows, each a byte further
+// ---- over four windows of the first source, each a byte further
 
-/** With `masked`, bytes of b that are 0 do not count. */
-static uint32_t differences(uint32_t a, uint32_t b, bool masked) {
-    uint32_t sum = 0;
-    for (unsigned shift = 0; shift < 32; shift += 8) {
-        const uint32_t x = a >> shift & 255, y = b >> shift & 255;
-        sum += masked && !y ? 0 : x > y ? x - y : y - x;
-    }
-    return sum;
+SIM_INLINE u32x16 window(const uint32_t *rows, unsigned n) {
+    u32x16 low = load16(rows), high = load16(rows + SIM_LANES);
+    return n ? low >> 8 * n | high << (32 - 8 * n) : low;
 }
 
-static u32x16 v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
-    for (unsigned i = 0; i < 16; i++)
-        c[i] += differences(a[i], b[i], true);
-    return c;
-}
-
-static u32x16 saturated_v_msad_u8(u32x16 a, u32x16 b, u32x16 c) {
-    return __builtin_elementwise_add_sat(v_msad_u8(a, b, (u32x16){}), c);
-}
-
-/** Four windows of the first source to 16-bit sums, added to those of the third source. */
-SIM_INLINE u64x8 windows(u64x8 a, u64x8 b, u64x8 c, bool masked, bool saturate) {
-    u64x8 out = {};
-    for (unsigned i = 0; i < 8; i++) {
+/** To sums of 16 bits, added to those of the third source. */
+static void add_windows16(sim_wave *w, const sim_inst *inst, bool masked) {
+    _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
+    const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
+    const uint32_t *c = sim_row64(w, inst, 2, tmp[2]);
+    const u32x16 most = (u32x16){} + (inst->flags & SIM_CLAMP ? 0xffff : UINT32_MAX);
+    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
+        u32x16 sums[4];
         for (unsigned n = 0; n < 4; n++) {
-            uint64_t sum = differences((uint32_t)(a[i] >> 8 * n), (uint32_t)b[i], masked);
-            sum += c[i] >> 16 * n & 0xffff;
-            out[i] |= (saturate && sum > 0xffff ? 0xffff : sum & 0xffff) << 16 * n;
+            u32x16 before = load16(c + n / 2 * SIM_LANES + k) >> n % 2 * 16 & 0xffff;
+            u32x16 sum = differences(window(a + k, n), load16(b + k), masked) + before;
+            sums[n] = __builtin_elementwise_min(sum, most) & 0xffff;
         }
+        store16(result + k, sums[0] | sums[1] << 16);
+        store16(result + SIM_LANES + k, sums[2] | sums[3] << 16);
     }
-    return out;
+    sim_finish64(w, inst, result);
 }
 
-#define WINDOWS(name, masked)                                                                      \
-    static u64x8 wrapped_##name(u64x8 a, u64x8 b, u64x8 c) {                                       \
-        return windows(a, b, c, masked, false);                                                    \
-    }                                                                                              \
-    static u64x8 saturated_##name(u64x8 a, u64x8 b, u64x8 c) {                                     \
-        return windows(a, b, c, masked, true);                                                     \
-    }                                                                                              \
-    static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
-        run64(w, inst, 3, "q:qiq", inst->flags & SIM_CLAMP ? saturated_##name : wrapped_##name);   \
-    }
-WINDOWS(v_qsad_pk_u16_u8, false)
-WINDOWS(v_mqsad_pk_u16_u8, true)
+static void exec_v_qsad_pk_u16_u8(sim_wave *w, const sim_inst *inst) {
+    add_windows16(w, inst, false);
+}
+static void exec_v_mqsad_pk_u16_u8(sim_wave *w, const sim_inst *inst) {
+    add_windows16(w, inst, true);
+}
 
-/** Four windows of the first source to four 32-bit sums. */
+/** To four sums of 32 bits. A constant third source is that of the first sum. */
 static void exec_v_mqsad_u32_u8(sim_wave *w, const sim_inst *inst) {
-    uint32_t tmp[2][2 * SIM_LANES], result[4][SIM_LANES];
+    _Alignas(64) uint32_t tmp[2][2 * SIM_LANES], result[4][SIM_LANES];
     const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
     const sim_operand *c = &inst->src[2];
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        const uint64_t window = a[lane] | (uint64_t)a[SIM_LANES + lane] << 32;
-        for (unsigned n = 0; n < 4; n++) {
-            const uint32_t sum = c->kind == SIM_OP_VGPR ? w->v[c->reg + n][lane] : n ? 0 : c->value;
-            const uint32_t more = differences((uint32_t)(window >> 8 * n), b[lane], true);
-            const bool limit = (inst->flags & SIM_CLAMP) && sum + more < sum;
-            result[n][lane] = limit ? UINT32_MAX : sum + more;
+    for (unsigned n = 0; n < 4; n++) {
+        COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
+            u32x16 sum = c->kind == SIM_OP_VGPR ? load16(w->v[c->reg + n] + k)
+                                                : (u32x16){} + (n ? 0 : c->value);
+            u32x16 more = differences(window(a + k, n), load16(b + k), true);
+            store16(result[n] + k, inst->flags & SIM_CLAMP
+                                       ? __builtin_elementwise_add_sat(sum, more)
+                                       : sum + more);
         }
     }
     for (unsigned n = 0; n < 4; n++)

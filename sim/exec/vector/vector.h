@@ -49,58 +49,95 @@ SIM_INLINE signs signs_of(const sim_operand *op) {
  *  each operation cost more compile time and instruction cache than they gain. */
 #define COMPACT _Pragma("clang loop unroll(disable)")
 
+/** The rows of an instruction's three sources; missing ones are the first one again. */
+typedef struct sources {
+    const uint32_t *a, *b, *c;
+} sources;
+
+SIM_INLINE sources get_sources32(const sim_wave *w, const sim_inst *inst, bool plain,
+                                 unsigned arity, uint32_t tmp[3][SIM_LANES]) {
+    const uint32_t *a = get32(w, inst, plain, 0, tmp[0]);
+    const uint32_t *b = arity > 1 ? get32(w, inst, plain, 1, tmp[1]) : a;
+    return (sources){a, b, arity > 2 ? get32(w, inst, plain, 2, tmp[2]) : a};
+}
+
 /** Runs an instruction with DPP within rows: each row of sixteen lanes is a block. In a wave of 32
  *  lanes the upper half is not written. */
-SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, unsigned arity,
+SIM_INLINE void run_light32(sim_wave *w, const sim_inst *inst, sources from,
                             u32x16 (*op)(u32x16, u32x16, u32x16)) {
-    _Alignas(64) uint32_t tmp[3][SIM_LANES];
-    const uint32_t *a = get32(w, inst, true, 0, tmp[0]);
-    const uint32_t *b = arity > 1 ? get32(w, inst, true, 1, tmp[1]) : a;
-    const uint32_t *c = arity > 2 ? get32(w, inst, true, 2, tmp[2]) : a;
-    u32x16 from = lane_numbers(inst->dpp_lane);
+    u32x16 lanes = lane_numbers(inst->dpp_lane);
     signs sa = signs_of(&inst->src[0]), sb = signs_of(&inst->src[1]), sc = signs_of(&inst->src[2]);
     sa.keep &= lanes16(inst->dpp_exists & 0xffff);
     const uint64_t bound = inst->flags & SIM_DPP_BOUND_CTRL ? UINT64_MAX : inst->dpp_exists;
     const uint64_t written = inst->dpp_writes & bound & w->exec;
     uint32_t *row = w->v[inst->dst[0].reg];
     COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
-        u32x16 x = (pick_within(load16(a + k), from) & sa.keep) ^ sa.flip;
-        u32x16 y = (load16(b + k) & sb.keep) ^ sb.flip, z = (load16(c + k) & sc.keep) ^ sc.flip;
+        u32x16 x = (pick_within(load16(from.a + k), lanes) & sa.keep) ^ sa.flip;
+        u32x16 y = (load16(from.b + k) & sb.keep) ^ sb.flip;
+        u32x16 z = (load16(from.c + k) & sc.keep) ^ sc.flip;
         store16(row + k,
                 select16(lanes16((uint32_t)(written >> k) & 0xffff), op(x, y, z), load16(row + k)));
     }
+}
+
+/** Runs an instruction whose sources are read already, with all modifiers of results. */
+SIM_INLINE void run_masked32(sim_wave *w, const sim_inst *inst, bool plain, sources from,
+                             u32x16 (*op)(u32x16, u32x16, u32x16)) {
+    _Alignas(64) uint32_t result[SIM_LANES];
+    const bool rounding = !plain && sim_rounding_begin(w, inst);
+    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16)
+        store16(result + k, op(load16(from.a + k), load16(from.b + k), load16(from.c + k)));
+    if (rounding)
+        sim_rounding_end();
+    put32(w, inst, plain, result);
 }
 
 /** Runs an instruction with up to three 32-bit sources and one 32-bit result. A lane depends only
  *  on its own sources, so results may go straight to a register that is also a source. */
 SIM_INLINE void run32(sim_wave *w, const sim_inst *inst, unsigned arity,
                       u32x16 (*op)(u32x16, u32x16, u32x16)) {
+    _Alignas(64) uint32_t tmp[3][SIM_LANES];
+    const bool plain = sim_is_plain(w, inst), light = !plain && is_whole_light(w, inst);
+    sources from = get_sources32(w, inst, plain || light, arity, tmp);
+    if (light) {
+        run_light32(w, inst, from, op);
+    } else if (plain && (w->exec == UINT64_MAX || w->exec == UINT32_MAX)) {
+        uint32_t *row = w->v[inst->dst[0].reg]; // of a whole wave of 64 or 32 lanes
+        const unsigned lanes = w->exec == UINT64_MAX ? SIM_LANES : SIM_LANES / 2;
+        COMPACT for (unsigned k = 0; k < lanes; k += 32) {
+            store16(row + k, op(load16(from.a + k), load16(from.b + k), load16(from.c + k)));
+            const unsigned n = k + 16;
+            store16(row + n, op(load16(from.a + n), load16(from.b + n), load16(from.c + n)));
+        }
+    } else {
+        run_masked32(w, inst, plain, from, op);
+    }
+}
+
+/** Runs a long instruction, whose operation works on rows, so that this code is there once. */
+[[maybe_unused]] static __attribute__((noinline)) void
+run_long32(sim_wave *w, const sim_inst *inst, unsigned arity,
+           void (*op)(uint32_t *, const uint32_t *, const uint32_t *, const uint32_t *, unsigned)) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const bool plain = sim_is_plain(w, inst);
-    if (!plain && is_whole_light(w, inst)) {
-        run_light32(w, inst, arity, op);
-        return;
-    }
-    const uint32_t *a = get32(w, inst, plain, 0, tmp[0]);
-    const uint32_t *b = arity > 1 ? get32(w, inst, plain, 1, tmp[1]) : a;
-    const uint32_t *c = arity > 2 ? get32(w, inst, plain, 2, tmp[2]) : a;
-    uint32_t *row = w->v[inst->dst[0].reg];
-    if (plain && w->exec == UINT64_MAX) {
-        for (unsigned k = 0; k < SIM_LANES; k += 16)
-            store16(row + k, op(load16(a + k), load16(b + k), load16(c + k)));
-        return;
-    }
-    if (plain && w->exec == UINT32_MAX) { // a whole wave of 32 lanes
-        for (unsigned k = 0; k < SIM_LANES / 2; k += 16)
-            store16(row + k, op(load16(a + k), load16(b + k), load16(c + k)));
+    sources from = get_sources32(w, inst, plain, arity, tmp);
+    if (plain && (w->exec == UINT64_MAX || w->exec == UINT32_MAX)) {
+        op(w->v[inst->dst[0].reg], from.a, from.b, from.c,
+           w->exec == UINT64_MAX ? SIM_LANES : SIM_LANES / 2);
         return;
     }
     const bool rounding = !plain && sim_rounding_begin(w, inst);
-    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16)
-        store16(result + k, op(load16(a + k), load16(b + k), load16(c + k)));
+    op(result, from.a, from.b, from.c, SIM_LANES);
     if (rounding)
         sim_rounding_end();
     put32(w, inst, plain, result);
+}
+
+/** Runs an instruction with clamp, which is never plain. */
+SIM_INLINE void run_clamped32(sim_wave *w, const sim_inst *inst, unsigned arity,
+                              u32x16 (*op)(u32x16, u32x16, u32x16)) {
+    _Alignas(64) uint32_t tmp[3][SIM_LANES];
+    run_masked32(w, inst, false, get_sources32(w, inst, false, arity, tmp), op);
 }
 
 SIM_INLINE bool is_wide(char type) {
@@ -192,9 +229,9 @@ SIM_INLINE u32x16 sim_packed_half(u32x16 block, const sim_inst *inst, unsigned i
 //
 // A family's list has one line for each instruction: X(shape, type, name, operand types, chips,
 // known), and perhaps what it is beside (isa/traits.h).
-//   shape   1 2 3: sources of a function on 32-bit blocks; W1 W2 W3: on blocks of 64-bit lanes; S2
-//           S3: and saturated_NAME is what the modifier clamp makes of it; OWN: exec_NAME is
-//           written out
+//   shape   1 2 3: sources of a function on 32-bit blocks; L1 L2 L3: of a long one, around which
+//           there is less code of its own; W1 W2 W3: on blocks of 64-bit lanes; S2 S3: and
+//           saturated_NAME is what the modifier clamp makes of it; OWN: exec_NAME is written out
 //   type    what the function takes and returns: u32 i32 f32 f16 (as f32) or u64 i64 f64
 
 #define IN_u32(x) (x)
@@ -224,6 +261,18 @@ SIM_INLINE u32x16 sim_packed_half(u32x16 block, const sim_inst *inst, unsigned i
     static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
         run32(w, inst, arity, block_##name);                                                       \
     }
+#define WRAP_LONG(arity, type, name)                                                               \
+    static void rows_##name(uint32_t *out, const uint32_t *x, UNUSED const uint32_t *y,            \
+                            UNUSED const uint32_t *z, unsigned lanes) {                            \
+        COMPACT for (unsigned k = 0; k < lanes; k += 16) {                                         \
+            u32x16 a = load16(x + k);                                                              \
+            UNUSED u32x16 b = load16(y + k), c = load16(z + k);                                    \
+            store16(out + k, OUT_##type(name(ARGS_##arity(type))));                                \
+        }                                                                                          \
+    }                                                                                              \
+    static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
+        run_long32(w, inst, arity, rows_##name);                                                   \
+    }
 #define WRAP64(arity, type, name, types)                                                           \
     static u64x8 block_##name(UNUSED u64x8 a, UNUSED u64x8 b, UNUSED u64x8 c) {                    \
         return OUT_##type(name(ARGS_##arity(type)));                                               \
@@ -234,43 +283,37 @@ SIM_INLINE u32x16 sim_packed_half(u32x16 block, const sim_inst *inst, unsigned i
 #define WRAP_1(type, name, types) WRAP32(1, type, name)
 #define WRAP_2(type, name, types) WRAP32(2, type, name)
 #define WRAP_3(type, name, types) WRAP32(3, type, name)
+#define WRAP_L1(type, name, types) WRAP_LONG(1, type, name)
+#define WRAP_L2(type, name, types) WRAP_LONG(2, type, name)
+#define WRAP_L3(type, name, types) WRAP_LONG(3, type, name)
 #define WRAP_W1(type, name, types) WRAP64(1, type, name, types)
 #define WRAP_W2(type, name, types) WRAP64(2, type, name, types)
 #define WRAP_W3(type, name, types) WRAP64(3, type, name, types)
-#define WRAP_S2(type, name, types)                                                                 \
+#define WRAP_SATURATED(arity, type, name)                                                          \
     static u32x16 block_##name(u32x16 a, u32x16 b, UNUSED u32x16 c) {                              \
-        return OUT_##type(name(ARGS_2(type)));                                                     \
+        return OUT_##type(name(ARGS_##arity(type)));                                               \
     }                                                                                              \
     static u32x16 saturated_block_##name(u32x16 a, u32x16 b, UNUSED u32x16 c) {                    \
-        return OUT_##type(saturated_##name(ARGS_2(type)));                                         \
+        return OUT_##type(saturated_##name(ARGS_##arity(type)));                                   \
     }                                                                                              \
     static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
         if (inst->flags & SIM_CLAMP) {                                                             \
-            run32(w, inst, 2, saturated_block_##name);                                             \
+            run_clamped32(w, inst, arity, saturated_block_##name);                                 \
         } else {                                                                                   \
-            run32(w, inst, 2, block_##name);                                                       \
+            run32(w, inst, arity, block_##name);                                                   \
         }                                                                                          \
     }
-#define WRAP_S3(type, name, types)                                                                 \
-    static u32x16 block_##name(u32x16 a, u32x16 b, u32x16 c) {                                     \
-        return OUT_##type(name(ARGS_3(type)));                                                     \
-    }                                                                                              \
-    static u32x16 saturated_block_##name(u32x16 a, u32x16 b, u32x16 c) {                           \
-        return OUT_##type(saturated_##name(ARGS_3(type)));                                         \
-    }                                                                                              \
-    static void exec_##name(sim_wave *w, const sim_inst *inst) {                                   \
-        if (inst->flags & SIM_CLAMP) {                                                             \
-            run32(w, inst, 3, saturated_block_##name);                                             \
-        } else {                                                                                   \
-            run32(w, inst, 3, block_##name);                                                       \
-        }                                                                                          \
-    }
+#define WRAP_S2(type, name, types) WRAP_SATURATED(2, type, name)
+#define WRAP_S3(type, name, types) WRAP_SATURATED(3, type, name)
 #define WRAP_OWN(type, name, types) // exec_NAME is written out
 
 // The column of what clamp does, by shape.
 #define SATURATES_1 0
 #define SATURATES_2 0
 #define SATURATES_3 0
+#define SATURATES_L1 0
+#define SATURATES_L2 0
+#define SATURATES_L3 0
 #define SATURATES_W1 0
 #define SATURATES_W2 0
 #define SATURATES_W3 0
