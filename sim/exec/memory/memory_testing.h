@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of rare memory instructions: a wave, the guest's memory, and a model of its bytes.
+// For the tests of memory instructions: a wave, the guest's memory, and a model of its bytes.
 #ifndef SIM_MEMORY_TESTING_H
 #define SIM_MEMORY_TESTING_H
 
