@@ -56,6 +56,7 @@ endforeach()
 # names another chip
 function(quern_add_test_objects)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/testdata/*.c)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/testdata/*.h)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/testdata)
   set(objects "")
   foreach(source ${sources})
@@ -67,7 +68,7 @@ function(quern_add_test_objects)
     endif()
     foreach(way ${ways})
       set(chip gfx942)
-      if(name STREQUAL "faults" AND NOT way MATCHES "^(O3|gfx1151.O3|gfx1201.O3)$")
+      if(name MATCHES "^(faults|unwritten)$" AND NOT way MATCHES "^(O3|gfx1151.O3|gfx1201.O3)$")
         continue()
       endif()
       if(way MATCHES "^(gfx[0-9a-f]+)\\.(O[0-9])$")
@@ -86,7 +87,7 @@ function(quern_add_test_objects)
         set(flags -O3 -mcode-object-version=5 -mllvm -amdgpu-kernarg-preload-count=14)
       endif()
       set(object ${CMAKE_BINARY_DIR}/testdata/${name}.${way}.co)
-      add_custom_command(OUTPUT ${object} DEPENDS ${source} VERBATIM
+      add_custom_command(OUTPUT ${object} DEPENDS ${source} ${headers} VERBATIM
         COMMAND ${CMAKE_C_COMPILER} -std=gnu23 ${flags} --target=amdgcn-amd-amdhsa -mcpu=${chip} -nogpulib
                 -ffreestanding -Wall -Wextra -o ${object} ${source}
         COMMENT "test object ${name}.${way}")

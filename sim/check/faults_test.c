@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker on faulty programs as compilers make them: the pairs of kernels of testdata/faults.c,
-// on three chips. The faulty kernel of a pair must be found under the right check and with the
-// right kind, and its repaired twin must run clean under all checks.
+// The checker on faulty programs as compilers make them: the pairs of kernels of testdata/faults.c
+// and unwritten.c, on three chips. The faulty kernel of a pair must be found under the right check
+// and with the right kind, and its repaired twin must run clean under all checks.
 #include "../exec/exec_testing.h"
 #include "../options.h"
 #include "../pool.h"
 
-enum { SIZE = 1024, THREADS = 128, RUNS = 3 }; // as in testdata/faults.c
+enum { SIZE = 1024, THREADS = 128, RUNS = 3 }; // as in testdata/pair.h
 
 /** What the faulty kernel finds in memory; from PADDED on, the repaired kernel too. */
 typedef enum state {
@@ -120,11 +120,11 @@ typedef struct outcome {
     char text[8192];
 } outcome;
 
-static sim_object *load_object(const chip *c, sim_memory *memory) {
+static sim_object *load_object(const chip *c, const char *name, sim_memory *memory) {
     static uint8_t bytes[1 << 20];
     const char *folder = getenv("QUERN_BUILD_DIR");
     char path[4096], error[256];
-    snprintf(path, sizeof path, "%s/testdata/faults.%s.co", folder ? folder : ".", c->object);
+    snprintf(path, sizeof path, "%s/testdata/%s.%s.co", folder ? folder : ".", name, c->object);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     const size_t size = fread(bytes, 1, sizeof bytes, file);
@@ -187,7 +187,8 @@ static outcome launch(const chip *c, const pair *p, bool faulty, uint32_t check)
     snprintf(name, sizeof name, "%s_%s", faulty ? "bad" : "good", p->name);
     sim_memory *memory = sim_memory_create();
     sim_memory_note_writes(memory, check & SIM_CHECK_UNINIT);
-    sim_object *object = load_object(c, memory);
+    const bool is_of_nothing = p->kind == SIM_FAULT_UNINIT;
+    sim_object *object = load_object(c, is_of_nothing ? "unwritten" : "faults", memory);
     const sim_kernel *kernel = sim_object_kernel(object, name);
     assert_non_null(kernel);
     sim_dispatch d = {

@@ -3,15 +3,15 @@
 // then finds written.
 #include "hip_testing.h"
 
-enum { WORDS = 1024, BYTES = 4 * WORDS, THREADS = 128 }; // as in testdata/faults.c
+enum { WORDS = 1024, BYTES = 4 * WORDS, THREADS = 128 }; // as in testdata/pair.h
 
 static char report_file[] = "/tmp/quern_unwritten_XXXXXX";
 
-/** A kernel of testdata/faults.c, whose arguments are out, in, shared and one. */
-static hipError_t run(const char *name, void *out, void *in) {
+/** A kernel of testdata/, whose arguments are out, in, shared and one. */
+static hipError_t run(const char *object, const char *name, void *out, void *in) {
     char path[4096];
     hipModule_t module;
-    snprintf(path, sizeof path, "%s/testdata/faults.O3.co", build_dir());
+    snprintf(path, sizeof path, "%s/testdata/%s.O3.co", build_dir(), object);
     OK(hip.hipModuleLoad(&module, path));
     struct {
         void *out, *in, *shared;
@@ -82,7 +82,7 @@ static int by_copy_of_all(void *in) {
 }
 static int by_kernel(void *in) {
     OK(hip.hipMemset((char *)in + 4 * THREADS, 0, BYTES - 4 * THREADS));
-    OK(run("good_store_past_the_end", in, in));
+    OK(run("faults", "good_store_past_the_end", in, in));
     return -1;
 }
 /** Copies to the host, which may take unwritten bytes, as it takes padding. */
@@ -115,7 +115,7 @@ static char *last_report(void) {
  *  on no unwritten word. */
 static void expect(const char *name, void *in, int missing) {
     void *out = device_alloc(BYTES, nullptr);
-    hipError_t error = run("good_input_of_nothing", out, in);
+    hipError_t error = run("unwritten", "good_input_of_nothing", out, in);
     const char *report = last_report();
     if (missing < 0) {
         if (error != hipSuccess || *report)
