@@ -347,6 +347,7 @@ constexpr double sum_is_tie =
 static const vector vectors[] = {
     {"zeros", QNI_F32, QNI_F32, {0, 0}, {}, 1, 0, {0, 0}, {}}, // eps is 0 in all vectors
     {"zeros", QNI_F16, QNI_F16, {0, 0}, {}, 1, 0, {0, 0}, {}},
+    {"sign of zeros", QNI_F16, QNI_F16, {0, 0}, {}, -1, 0, {0, 0}, {}}, // alike in all kernels
     {"zeros", QNI_BF16, QNI_E4M3FN, {0, 0}, {}, 1, 1, {0, 0}, {}},
     {"f16's largest", QNI_F16, QNI_F16, {65504, -65504}, {}, 1, 0, {1, -1}, {}},
     {"f32's largest", QNI_F32, QNI_F32, {0x1p127, -0x1p127}, {}, 1, 0, {1, -1}, {}},
@@ -385,12 +386,22 @@ static double weight_of(const vector *v) {
     return v->weight <= sum_is_tie ? 1.75 * sqrt((sum * sum + 256) / 2) : v->weight;
 }
 
+/** Lengths of rows, and whether weights have x's dtype, where that holds the vector's weight. */
+typedef struct width {
+    int64_t h;
+    bool has_narrow_weights;
+} width;
+
+static qni_dtype weights_dtype(const vector *v, const width *w) {
+    return w->has_narrow_weights && v->weight > sum_is_tie ? v->dtype : QNI_F32;
+}
+
 static void fill_vector(qni_area *areas, const vector *v, int64_t h) {
     const double error = ((double)h / 4 + 74) * 0x1p-24; // relative error, from find_bounds and
                                                          // y_error
     for (int64_t i = 0; i < h; i++) {
         qni_put(v->dtype, qni_area_host(&areas[X]), i, v->x[i % 2]);
-        qni_put(QNI_F32, qni_area_host(&areas[WEIGHT]), i, weight_of(v));
+        qni_put(areas[WEIGHT].dtype, qni_area_host(&areas[WEIGHT]), i, weight_of(v));
         qni_area_expect(&areas[OUT], i, v->want[i % 2], error * fabs(v->want[i % 2]));
         if (v->residual[0] != 0) {
             qni_put(v->dtype, qni_area_host(&areas[RESIDUAL]), i, v->residual[i % 2]);
@@ -405,7 +416,7 @@ static qni_norm_problem vector_problem(const qni_area *areas, const vector *v, i
     const bool has_residual = v->residual[0] != 0, has_scale = v->scale > 0;
     return (qni_norm_problem){
         .dtype = v->dtype,
-        .dtype_weights = QNI_F32,
+        .dtype_weights = areas[WEIGHT].dtype,
         .dtype_out = v->dtype_out,
         .rows = 1,
         .inner = 1,
@@ -419,13 +430,14 @@ static qni_norm_problem vector_problem(const qni_area *areas, const vector *v, i
         .scale_row = 1};
 }
 
-static qn_status try_vector(qni_trial_run *run, const vector *v, int64_t h) {
+static qn_status try_vector(qni_trial_run *run, const vector *v, const width *w) {
+    const int64_t h = w->h;
     qni_area areas[SCALE + 1] = {};
     qn_device *device = qn_stream_device(qni_trial_stream(run));
     const qni_dtype dtypes[] = {[X] = v->dtype,
                                 [OUT] = v->dtype_out,
                                 [RESIDUAL] = v->dtype,
-                                [WEIGHT] = QNI_F32,
+                                [WEIGHT] = weights_dtype(v, w),
                                 [SCALE] = QNI_F32};
     const int used[] = {X, OUT, WEIGHT, RESIDUAL, SCALE};
     char text[80];
@@ -435,8 +447,9 @@ static qn_status try_vector(qni_trial_run *run, const vector *v, int64_t h) {
                                    used[i] == SCALE ? 1 : h, 0));
     fill_vector(areas, v, h);
     const qni_norm_problem p = vector_problem(areas, v, h);
-    snprintf(text, sizeof text, "%s, h=%ld %s->%s", v->name, (long)h, qni_dtype_name(v->dtype),
-             qni_dtype_name(v->dtype_out));
+    snprintf(text, sizeof text, "%s, h=%ld %s->%s weights=%s", v->name, (long)h,
+             qni_dtype_name(v->dtype), qni_dtype_name(v->dtype_out),
+             qni_dtype_name(p.dtype_weights));
     QN_TRY_OUT(qni_areas_try(run, &qni_op_norm, &p, text, areas, SCALE + 1));
 out:
     qni_areas_destroy(areas, SCALE + 1);
@@ -444,11 +457,13 @@ out:
 }
 
 static qn_status try_vectors(qni_trial_run *run) {
-    static const int64_t widths[] = {1, 2, 8, 1024}; // with 1, a row has its first element alone
+    // with 1, a row has its first element alone
+    static const width widths[] = {{1, false}, {2, false}, {8, false}, {1024, false}, {1024, true}};
+    constexpr size_t num_widths = sizeof widths / sizeof *widths;
     qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
-        for (size_t k = vectors[i].residual[0] != 0; st == QN_OK && k < 4; k++)
-            st = try_vector(run, &vectors[i], widths[k]);
+        for (size_t k = vectors[i].residual[0] != 0; st == QN_OK && k < num_widths; k++)
+            st = try_vector(run, &vectors[i], &widths[k]);
     return st;
 }
 

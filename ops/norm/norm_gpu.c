@@ -184,9 +184,10 @@ QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, 
     return inverse * qd_rcp(scale);
 }
 
-/** Returns whether squares may leave f32's range. Those of f16's own values do not. */
-QD_INLINE bool may_leave_range(mode m) {
-    return m.dtype != QD_F16 || m.is_sum;
+/** Returns whether squares may leave f32's range. Those of f16's own values do not, whichever kernel
+ *  the row has. */
+QD_INLINE bool may_leave_range(mode m, const row *r) {
+    return m.dtype != QD_F16 || (m.is_sum && (r->residual || r->gate));
 }
 
 /** Calls norm_scaled with what is known when the code is compiled. */
@@ -275,7 +276,7 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
         lane_squares(m, false, g, r, k, lane_sums, &top);
     const float sum = sum_and_top(m, lane_sums, m.is_quant && is_token, &top);
     const float mean_square = sum * g->per_h + g->eps, factor = qk_norm_factor(mean_square);
-    if (may_leave_range(m) && factor != 1.0f) {
+    if (may_leave_range(m, r) && factor != 1.0f) {
         scale_row(m, g, r, factor);
         return;
     }
@@ -387,7 +388,7 @@ QD_INLINE void put_layer_codes(mode m, const qk_norm_args *g, const row *r, cons
 QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
     float mean;
     const float variance = find_variance(m, g, r, k, &mean), factor = qk_norm_factor(variance);
-    if (may_leave_range(m) && factor != 1.0f) {
+    if (may_leave_range(m, r) && factor != 1.0f) {
         scale_row(m, g, r, factor);
         return;
     }
