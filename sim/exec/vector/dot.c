@@ -42,7 +42,7 @@ SIM_INLINE void dot(sim_wave *w, const sim_inst *inst, unsigned bits, unsigned s
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = get32(w, inst, true, 0, tmp[0]), *b = get32(w, inst, true, 1, tmp[1]);
     const uint32_t *c = get32(w, inst, true, 2, tmp[2]);
-    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 x = load16(a + k), y = load16(b + k), z = load16(c + k);
         store16(result + k, inst->flags & SIM_CLAMP ? dot_block(x, y, z, bits, signs, true)
                                                     : dot_block(x, y, z, bits, signs, false));
@@ -147,7 +147,7 @@ static void exec_v_dot2_f32_f16(sim_wave *w, const sim_inst *inst) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = get32(w, inst, true, 0, tmp[0]), *b = get32(w, inst, true, 1, tmp[1]);
     const uint32_t *c = get32(w, inst, true, 2, tmp[2]);
-    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
         f32x16 x[2], y[2];
         for (unsigned high = 0; high < 2; high++) {
             x[high] = chosen_half(load16(a + k), inst, 0, high);
@@ -196,8 +196,8 @@ static u32x16 v_dot2_bf16_bf16(u32x16 a, u32x16 b, u32x16 c) {
     X(OWN, u32, v_dot4_f32_fp8_bf8, "f:iif", GFX12, '?', SIM_IS_DOT) \
     X(OWN, u32, v_dot4_f32_bf8_fp8, "f:iif", GFX12, '?', SIM_IS_DOT) \
     X(OWN, u32, v_dot4_f32_bf8_bf8, "f:iif", GFX12, '?', SIM_IS_DOT) \
-    X(L3, u32, v_dot2acc_f32_f16, "f:HH+", GFX11P, '?', SIM_IS_DOT) \
-    X(L3, u32, v_dot2acc_f32_bf16, "f:WW+", GFX11P, '?', SIM_IS_DOT | SIM_IS_BF16) \
+    X(3, u32, v_dot2acc_f32_f16, "f:HH+", GFX11P, '?', SIM_IS_DOT) \
+    X(3, u32, v_dot2acc_f32_bf16, "f:WW+", GFX11P, '?', SIM_IS_DOT | SIM_IS_BF16) \
     X(L3, u32, v_dot2_f16_f16, "x:HHh", GFX11P, '?', SIM_IS_DOT) \
     X(L3, u32, v_dot2_bf16_bf16, "k:WWw", GFX11P, '?', SIM_IS_DOT | SIM_IS_BF16) \
     X(OWN, u32, v_dot2_i32_i16, "i:iii", GFX9, 'i', SIM_IS_DOT | SIM_SATURATES) \

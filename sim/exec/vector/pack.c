@@ -110,7 +110,7 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
     X(2, u32, v_cvt_pk_i16_i32, "i:ii", ALL, 'i') \
     X(L2, u32, v_cvt_pk_i16_f32, "i:ff", GFX11P, 'i') \
     X(L2, u32, v_cvt_pk_u16_f32, "i:ff", GFX11P, 'i') \
-    X(L3, u32, v_cvt_pk_u8_f32, "i:fii", ALL, 'i') \
+    X(3, u32, v_cvt_pk_u8_f32, "i:fii", ALL, 'i') \
     X(L1, u32, v_sat_pk_u8_i16, "w:i", ALL, 'i')
 
 LIST(VALU_WRAP)

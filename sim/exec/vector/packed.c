@@ -39,7 +39,7 @@ SIM_INLINE void run_packed16(sim_wave *w, const sim_inst *inst, unsigned arity, 
     for (unsigned i = 0; i < arity; i++)
         src[i] = get32(w, inst, true, i, tmp[i]);
     const bool rounding = sim_rounding_begin(w, inst);
-    COMPACT for (unsigned k = 0; k < SIM_LANES; k += 16) {
+    for (unsigned k = 0; k < SIM_LANES; k += 16) {
         u32x16 halves[2];
         for (unsigned high = 0; high < 2; high++) {
             u32x16 in[3] = {};

@@ -207,10 +207,10 @@ static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) 
     X(1, f32, v_rcp_iflag_f32, "f:f", ALL, 'l') \
     X(1, f32, v_rsq_f32, "f:f", ALL, 'l') \
     X(1, f32, v_sqrt_f32, "f:f", ALL, 'l') \
-    X(L1, f32, v_exp_f32, "f:f", ALL, 'l') \
-    X(L1, f32, v_log_f32, "f:f", ALL, 'l') \
-    X(L1, f32, v_sin_f32, "f:f", ALL, '?') \
-    X(L1, f32, v_cos_f32, "f:f", ALL, '?') \
+    X(1, f32, v_exp_f32, "f:f", ALL, 'l') \
+    X(1, f32, v_log_f32, "f:f", ALL, 'l') \
+    X(1, f32, v_sin_f32, "f:f", ALL, '?') \
+    X(1, f32, v_cos_f32, "f:f", ALL, '?') \
     X(1, f16, v_rcp_f16, "h:h", ALL, 'i', SIM_HAS_POLE) \
     X(1, f16, v_rsq_f16, "h:h", ALL, 'i', SIM_HAS_POLE) \
     X(1, f16, v_sqrt_f16, "h:h", ALL, 'i') \
