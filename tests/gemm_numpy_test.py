@@ -82,7 +82,7 @@ def blocks(size):
 
 
 def quantize(x, rows, dtype):
-    """Codes, and scales of blocks of rows x 128."""
+    """Returns codes, and scales of blocks of rows x 128."""
     m, k = x.shape
     padded = np.zeros((-(-m // rows) * rows, blocks(k) * 128), np.float32)
     padded[:m, :k] = x
@@ -93,7 +93,7 @@ def quantize(x, rows, dtype):
 
 
 def restore(codes, scale, rows):
-    """The numbers that codes and scales stand for."""
+    """Returns the numbers that codes and scales stand for."""
     spread = np.repeat(np.repeat(scale.astype(np.float64), rows, 0), 128, 1)
     return codes.astype(np.float64) * spread[:codes.shape[0], :codes.shape[1]]
 
@@ -103,7 +103,7 @@ def measure(x, y):
 
 
 def chosen(size, rng):
-    """Indices worth a look: all of a small dimension, else the ends, the edges of tiles, and a few more."""
+    """Returns indices to check: all of a small dimension, else the ends, the edges of tiles, and a few more."""
     if size <= 160:
         return np.arange(size)
     edges = [0, size - 1, *(i for t in (64, 256) for i in (t - 1, t, (size - 1) // t * t))]
@@ -111,7 +111,7 @@ def chosen(size, rng):
 
 
 def compare(got, a, b, limit, exact=None, rng=None):
-    """got [m, n] against a [m, k] b [n, k]^T by rows and by columns; `exact` is (a, b) before quantisation."""
+    """Compares got [m, n] with a [m, k] b [n, k]^T by rows and by columns. `exact` is (a, b) before quantisation."""
     rng = rng or np.random.default_rng(0)
     rounding = 2.0 ** -8 if got.dtype == BF16 else 2.0 ** -24
     rows, columns = chosen(a.shape[0], rng), chosen(b.shape[0], rng)

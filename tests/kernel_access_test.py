@@ -70,7 +70,7 @@ def amd_kernels(path):
 
 
 def amd_accesses(path):
-    """For each kernel, the widths in bytes of what it loads and stores."""
+    """Returns, for each kernel, the widths in bytes of its loads and stores."""
     for kernel in amd_kernels(path):
         found = {"l": set(), "s": set()}
         for i in kernel.instructions:
@@ -102,13 +102,13 @@ def rule_for(image, kernel):
 
 
 def allowed(widths, kernel):
-    """END stands for the kernel's element, and for one code."""
+    """Returns the allowed widths. END stands for the kernel's element, and for one code."""
     element = 4 if kernel.endswith("f32") else 2
     return {16} | (widths - {END}) | ({element, 1} if END in widths else set())
 
 
 def breach_of(rule, kernel, found):
-    """What a kernel does that its rule does not allow; empty: nothing."""
+    """Returns how a kernel breaks its rule, or an empty text."""
     _, _, loads, stores, wide = rule
     if loads is ANY:
         return ""
@@ -160,7 +160,7 @@ def test_attention_on_amd_uses_no_scratch(dim):
 
 
 def test_the_rules_see_narrow_access():
-    """The any-shape kernels of norm break the rules of norm's others, on every target."""
+    """Tests that the any-shape kernels of norm break the rules of norm's others, on every target."""
     paths = images_of("norm_any")
     if not paths:
         pytest.skip("no image of norm_any in this build")

@@ -75,7 +75,8 @@ def test_copies_are_waited_for_before_barriers(image, tiles, ratio, copies):
 
 @pytest.mark.parametrize("image", [k[0] for k in KERNELS if k[3]])
 def test_meetings_wait_for_the_copies_and_nothing_younger(image):
-    """A full wait would stall the loop; a shorter one would read what has not landed."""
+    """Tests what each barrier waits for. A full wait would stall the loop; a shorter one would read what has not
+    landed."""
     body = the_loop(the_kernel(image))
     turns = body + body
     meetings = [n for n, i in enumerate(turns) if i.kind == "barrier" and n >= len(body)]
@@ -97,13 +98,13 @@ IMAGE_LINE = re.compile(r'^QN_IMAGE\((\w+), *"[^"]+", *"[^"]+", *"[^"]*"(?:, *"(
 
 
 def spills_allowed():
-    """For each image, its contract: how many SGPRs its kernels may spill, by how targets' names begin."""
+    """Returns, for each image, its contract: how many SGPRs its kernels may spill, by how targets' names begin."""
     return {m[1]: {name: int(most) for name, most in (word.split("=") for word in (m[2] or "").split())}
             for path in SOURCE.glob("ops/*/variants.def") for m in IMAGE_LINE.finditer(path.read_text())}
 
 
 def breaches_of(kernel, image, target, allowed):
-    """In what a kernel breaks the contract of its image."""
+    """Returns how a kernel breaks the contract of its image."""
     most = next((most for name, most in allowed[image].items() if target.startswith(name)), 0)
     usage = kernel.usage
     if usage["private_segment_fixed_size"] > 0 or usage["vgpr_spill_count"] > 0:
@@ -128,7 +129,7 @@ def test_every_image_keeps_its_contract():
 
 
 def build_with(tmp_path, source, *flags):
-    """The kernel of a device source, compiled for gfx942 as the build does, with further flags."""
+    """Returns the kernel of a device source, compiled for gfx942 as the build does, with further flags."""
     clang = shutil.which("clang-22") or shutil.which("clang")
     image = tmp_path / "image.co"
     subprocess.run([clang, "-std=gnu23", "-O3", "-ffreestanding", "-nogpulib", "-fno-slp-vectorize", "-ffp-contract=off",
@@ -167,8 +168,8 @@ def test_the_contract_sees_lane_moves_in_a_loop(tmp_path, look, breaches):
 
 
 def test_loops_are_found_where_their_parts_lie_apart():
-    """0: entry, 1: head, 2: matrix, 3: branch to 6, 4: exit, 5: end; 6: the loop's part behind the end, back to 1. Around
-    it a loop from 4 to 0 that is not the innermost."""
+    """Tests a loop of blocks 0: entry, 1: head, 2: matrix, 3: branch to 6, 4: exit, 5: end; 6: the loop's part behind
+    the end, back to 1. Around it is a loop from 4 to 0 that is not the innermost."""
     after = [[1], [2], [3], [6, 4], [0, 5], [], [1]]
     assert kernel_loop.innermost_loops(after, [n == 2 for n in range(7)]) == [[1, 2, 3, 6]]
     assert kernel_loop.innermost_loops(after, [n == 5 for n in range(7)]) == []
@@ -176,7 +177,7 @@ def test_loops_are_found_where_their_parts_lie_apart():
 
 
 def test_no_ptx_keeps_variables_in_memory():
-    """What the driver makes of PTX is its own; but a .local array is scratch whatever it does."""
+    """Tests that no PTX has a .local array, which is scratch whatever the driver makes of the PTX."""
     for path in sorted(IMAGES.glob("*.sm_*.co")):
         text = path.read_text()
         assert ".entry" in text and ".local" not in text, path.name

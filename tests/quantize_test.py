@@ -24,7 +24,7 @@ class DLTensor(ctypes.Structure):
 
 
 def tensor(array):
-    """A DLTensor over a NumPy matrix; it keeps what it points to alive."""
+    """Returns a DLTensor over a NumPy matrix. It keeps the memory it points to alive."""
     code, bits = DLPACK[array.dtype.type]
     shape = (ctypes.c_int64 * 2)(*array.shape)
     strides = (ctypes.c_int64 * 2)(*(s // array.itemsize for s in array.strides))
@@ -48,14 +48,14 @@ def stream():
 
 
 def each_block(matrix, rows):
-    """(index of the scale, the block) of every block of rows x 128."""
+    """Gives (index of the scale, the block) of every block of rows x 128."""
     for r in range(0, matrix.shape[0], rows):
         for c in range(0, matrix.shape[1], 128):
             yield (r // rows, c // 128), np.s_[r:r + rows, c:c + 128]
 
 
 def quantized(x, kind, rows, eps):
-    """The definition, in NumPy's float32."""
+    """Quantises by the definition, in NumPy's float32."""
     top = np.float32(ml_dtypes.finfo(kind).max)
     q = np.zeros(x.shape, kind)
     scale = np.zeros((-(-x.shape[0] // rows), -(-x.shape[1] // 128)), np.float32)

@@ -74,14 +74,14 @@ class Array:
 
 
 def empty(shape, dtype=np.float32):
-    """An output of NaNs, so that what no kernel wrote fails."""
+    """Returns an output of NaNs, so that an element that no kernel wrote fails."""
     host = np.empty(shape, dtype)
     host.view(np.uint8)[...] = 0xFF
     return Array(host)
 
 
 def test(*, skip=()):
-    """Registers a test, which is given a random generator and the chip's name, of all chips but those named."""
+    """Registers a test for all chips but the named ones. It is given a random generator and the chip's name."""
     def add(function):
         TESTS.append((function, skip))
         return function
@@ -101,7 +101,7 @@ def check(got, want, bound):
 
 # Narrow types, each as bytes and the values that those stand for, by definition.
 def decode_fp8(exponent_bits, fnuz):
-    """The 256 values of e4m3 (4 exponent bits) or e5m2 (5): fnuz as on gfx942, or OCP."""
+    """Returns the 256 values of e4m3 (4 exponent bits) or e5m2 (5): fnuz as on gfx942, or OCP."""
     mantissa_bits = 7 - exponent_bits
     codes = np.arange(256)
     exponent = codes >> mantissa_bits & (1 << exponent_bits) - 1
@@ -112,7 +112,7 @@ def decode_fp8(exponent_bits, fnuz):
 
 
 def to_bf16(x):
-    """x rounded to bfloat16 (to nearest, ties to even): its 16 bits and its values."""
+    """Returns x rounded to bfloat16 (to nearest, ties to even): its 16 bits and its values."""
     bits = np.asarray(x, np.float32).view(np.uint32)
     bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return bits.astype(np.uint16), (bits << 16).astype(np.uint32).view(np.float32)
@@ -205,7 +205,8 @@ def matmul_fp8(random, arch, exponent_bits, names):
 @triton.jit
 def grouped_kernel(a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
                    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
-    """Whole tiles in groups of rows, pointers that advance, any strides: as Triton's tutorial on matrix products."""
+    """Multiplies whole tiles in groups of rows, with pointers that advance and any strides, like Triton's tutorial on
+    matrix products."""
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     tile = tl.program_id(0)
     first = tile // (GROUP * tiles_n) * GROUP
@@ -230,7 +231,8 @@ def grouped_kernel(a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
 
 @test()
 def matmul_pipelined(random, arch):
-    """Several tile shapes, waves, pipeline stages and sizes of matrix instruction; B transposed in memory."""
+    """Multiplies with several tile shapes, waves, pipeline stages and sizes of matrix instruction. B is transposed in
+    memory."""
     M, N, K = 136, 80, 160
     a = random.standard_normal((M, K)).astype(np.float16)
     b = random.standard_normal((N, K)).astype(np.float16)
@@ -439,7 +441,7 @@ def dropout_kernel(x, out, bits, seed, n, p, BLOCK: tl.constexpr):
 
 
 def philox(seed, counter):
-    """The first word of Philox4x32-10 of the key seed: Salmon et al., Parallel random numbers, 2011."""
+    """Returns the first word of Philox4x32-10 of the key seed: Salmon et al., Parallel random numbers, 2011."""
     c = [counter.astype(np.uint64)] + [np.zeros(counter.shape, np.uint64)] * 3
     key = [np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)]
     mask = np.uint64(0xFFFFFFFF)

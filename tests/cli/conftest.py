@@ -57,13 +57,14 @@ def refused(*args, says=(), leaves=None, **kwargs):
 
 
 def raw_file(path, header, data=b""):
-    """A safetensors file from a header (a dict, or bytes as they are) and data, right or wrong."""
+    """Writes a safetensors file from a header (a dict, or bytes as they are) and data, right or wrong."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def save(path, tensors, metadata=None):
-    """A safetensors file of NumPy and ml_dtypes arrays; its own writer, apart from the one under test."""
+    """Writes a safetensors file of NumPy and ml_dtypes arrays, by a writer of its own, apart from the one under
+    test."""
     header, data = ({"__metadata__": metadata} if metadata else {}), b""
     for name, array in tensors.items():
         end = len(data) + array.nbytes
@@ -73,14 +74,14 @@ def save(path, tensors, metadata=None):
 
 
 def big_file(path, rows, cols=4096):
-    """A weight of zeros, which takes no room on the disk."""
+    """Writes a weight of zeros, which takes no room on the disk."""
     size = rows * cols * 4
     raw_file(path, {"x.weight": {"dtype": "F32", "shape": [rows, cols], "data_offsets": [0, size]}})
     os.truncate(path, os.path.getsize(path) + size)
 
 
 def load(path):
-    """A safetensors file, read by the format's own library, as arrays of the dtypes that ml_dtypes has."""
+    """Returns a safetensors file, read by the format's own library, as arrays of the dtypes that ml_dtypes has."""
     import safetensors
 
     types = {name: dtype for dtype, name in DTYPES.items()}
@@ -95,7 +96,7 @@ def header_of(path):
 
 
 def dequantise(q, scale):
-    """q times the scale of its block of 128 x 128, in float64."""
+    """Returns q times the scale of its block of 128 x 128, in float64."""
     rows, cols = q.shape
     wide = np.repeat(np.repeat(scale.astype(np.float64), 128, axis=0)[:rows], 128, axis=1)[:, :cols]
     return q.astype(np.float64) * wide
@@ -108,7 +109,7 @@ def rng():
 
 @pytest.fixture
 def model(rng):
-    """A little model with each kind of name that the rule knows."""
+    """Makes a little model with each kind of name that the rule knows."""
 
     def normal(*shape, dtype=np.float32):
         return rng.standard_normal(shape).astype(dtype)
@@ -134,7 +135,7 @@ LINEAR = ["self_attn.q_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
 
 @pytest.fixture
 def folder(tmp_path, model):
-    """The model as a folder with a config, a tokenizer in a subfolder, and one safetensors file."""
+    """Writes the model as a folder with a config, a tokenizer in a subfolder, and one safetensors file."""
     path = tmp_path / "model"
     (path / "sub").mkdir(parents=True)
     save(path / "model.safetensors", model, {"format": "pt"})
@@ -145,7 +146,7 @@ def folder(tmp_path, model):
 
 @pytest.fixture
 def sharded(tmp_path, model):
-    """The same in two shards with an index."""
+    """Writes the same in two shards with an index."""
     path = tmp_path / "sharded"
     path.mkdir()
     names, weight_map = list(model), {}

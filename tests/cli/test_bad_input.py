@@ -77,7 +77,7 @@ def test_length(tmp_path, name):
 
 
 def test_every_truncation(tmp_path):
-    """A good file cut off anywhere is refused."""
+    """Tests that a good file cut off anywhere is refused."""
     path = tmp_path / "in.safetensors"
     save(path, {"x.weight": np.ones((2, 3), np.float32)})
     whole = path.read_bytes()

@@ -20,7 +20,8 @@ def test_standard_output_full():
 
 
 def test_picture(tmp_path):
-    """One that does not fit, none; an old one stays without --force, and where the new one does not fit."""
+    """Tests that no picture is left if it does not fit, and that an old one stays without --force, and if the new one
+    does not fit."""
     out = tmp_path / "attention.svg"
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
     refused(*SHORT, "--svg", out, says=["attention.svg", "File too large"], leaves=out, preexec_fn=limit)

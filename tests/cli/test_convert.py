@@ -12,7 +12,7 @@ FN, FNUZ = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz
 
 
 def codes(*shape, dtype, seed=1, without=()):
-    """Random codes of a dtype, every one of the 256 among them if there is room."""
+    """Returns random codes of a dtype, with every one of the 256 among them if there is room."""
     rng = np.random.default_rng(seed)
     accepted = np.setdiff1d(np.arange(256, dtype=np.uint8), np.array(without, np.uint8))
     values = np.resize(accepted, shape)
@@ -44,7 +44,7 @@ def test_to_fnuz_is_exact(tmp_path, shape):
 
 
 def test_many_chunks(tmp_path):
-    """More than the 32 MiB that are worked on at a time."""
+    """Tests a tensor of more than the 32 MiB that are worked on at a time."""
     q, scale = codes(8400, 4100, dtype=FN, without=[0x80, 0x7F, 0xFF]), scales(66, 33)
     checkpoint(tmp_path / "in", q, scale)
     ok("convert", tmp_path / "in", tmp_path / "out", "--to", "e4m3fnuz")
@@ -55,8 +55,8 @@ def test_many_chunks(tmp_path):
 
 @pytest.mark.parametrize("without", [[0x7F, 0xFF], list(range(1, 16, 2)) + list(range(0x81, 0x90, 2))])
 def test_back_is_exact_where_a_scale_allows_it(tmp_path, without):
-    """Without the largest codes the scale can be halved; without odd codes below 2^-6, whose fn form would be half a
-    step, it can be kept."""
+    """Tests that the scale can be halved without the largest codes, and kept without odd codes below 2^-6, whose fn
+    form would be half a step."""
     q, scale = codes(200, 140, dtype=FNUZ, without=without), scales(2, 2)
     checkpoint(tmp_path / "in", q, scale)
     report = json.loads(ok("convert", tmp_path / "in", tmp_path / "out", "--to", "e4m3fn", "--json"))
@@ -82,7 +82,8 @@ def test_inexact_blocks(tmp_path):
 
 
 def test_scale_in_another_shard(tmp_path):
-    """Weight and scale lie apart: both come out as if they had not, and an inexact block is counted once."""
+    """Tests a weight whose scale is in another file: both come out as if they were together, and an inexact block is
+    counted once."""
     q, scale = codes(300, 200, dtype=FNUZ, without=[0x7F, 0xFF]), scales(3, 2)
     source = tmp_path / "in"
     source.mkdir()
@@ -104,7 +105,7 @@ def test_scale_in_another_shard(tmp_path):
 
 
 def test_there_and_back(tmp_path, folder):
-    """A quantised checkpoint survives the round trip, save that negative zero has become zero."""
+    """Tests that a quantised checkpoint survives the round trip, save that negative zero becomes zero."""
     ok("quantize", folder, tmp_path / "fp8")
     ok("convert", tmp_path / "fp8", tmp_path / "fnuz", "--to", "e4m3fnuz")
     ok("convert", tmp_path / "fnuz", tmp_path / "back", "--to", "e4m3fn")
@@ -138,7 +139,7 @@ def test_mistakes(tmp_path):
 
 
 def test_wide_weight(tmp_path):
-    """So wide that a row of blocks is dealt with in parts."""
+    """Tests a weight so wide that a row of blocks is dealt with in parts."""
     rng = np.random.default_rng(7)
     q = rng.integers(0, 256, (130, 262_144 + 200), dtype=np.uint8)
     scale = rng.random((2, 2050), dtype=np.float32) + np.float32(0.5)

@@ -25,7 +25,7 @@ def test_local_model(sharded, folder, tmp_path, kind):
 
 
 def test_no_network(tmp_path):
-    """In a tree that has no model yet."""
+    """Tests a tree that has no model yet."""
     (tmp_path / "tools").mkdir()
     shutil.copy(SOURCE / "tools" / "demo.sh", tmp_path / "tools")
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}

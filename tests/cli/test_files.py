@@ -35,7 +35,8 @@ def has_mapped(process, path):
 @pytest.mark.parametrize("is_folder", [False, True])
 @pytest.mark.parametrize("left", [0, 4096, -100, 100])
 def test_input_changes_size(tmp_path, is_folder, left):
-    """To nothing, to its first page, by less than a page (no reader notices), and longer."""
+    """Tests an input that shrinks to nothing, to its first page or by less than a page (no reader notices), or
+    grows."""
     source, out = tmp_path / "in", tmp_path / "dir" / "out"
     out.parent.mkdir()
     if is_folder:
@@ -64,7 +65,7 @@ def test_input_is_written_to(tmp_path):
 
 
 def test_input_is_replaced(tmp_path):
-    """Under another file's name: what was opened is read to its end."""
+    """Tests that an input under which another file is put is read to its end."""
     big_file(tmp_path / "in", 8192)
     big_file(tmp_path / "new", 128)
     process = start("quantize", tmp_path / "in", tmp_path / "out")
@@ -126,7 +127,7 @@ def test_force_replaces_what_was_emptied(folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory):
-    """The environment in which UNREADABLE cannot be read, or UNOPENABLE cannot be opened."""
+    """Returns the environment in which UNREADABLE cannot be read, or UNOPENABLE cannot be opened."""
     if SANITIZER:
         pytest.skip("the sanitizer wants to be loaded first")
     library = tmp_path_factory.mktemp("shim") / "failing_folder.so"
@@ -135,13 +136,13 @@ def failing(tmp_path_factory):
 
 
 def test_folder_that_cannot_be_opened(folder, tmp_path, failing):
-    """The folder in the making goes again."""
+    """Tests that the folder in the making is removed."""
     out = tmp_path / "out"
     refused("quantize", folder, out, says=[str(out), "Too many open files"], leaves=out, env=failing("UNOPENABLE", ".quern-"))
 
 
 def test_folder_that_cannot_be_read(folder, tmp_path, failing):
-    """What it holds is unknown: it is neither replaced by --force nor copied in part."""
+    """Tests that a folder of unknown content is neither replaced by --force nor copied in part."""
     out = tmp_path / "out"
     refused("quantize", folder, out, says=[str(folder), "cannot be read", "Input/output"], leaves=out, env=failing("UNREADABLE", folder))
     ok("quantize", folder, out)
@@ -151,7 +152,7 @@ def test_folder_that_cannot_be_read(folder, tmp_path, failing):
 
 
 def test_list_is_of_this_run(folder, tmp_path):
-    """The input's own list is no file of the result's."""
+    """Tests that the input's own list is not among the result's files."""
     ok("quantize", folder, tmp_path / "fp8")
     ok("convert", tmp_path / "fp8", tmp_path / "fnuz", "--to", "e4m3fnuz")
     listed = json.loads((tmp_path / "fnuz" / "quern-files.json").read_text())["files"]
@@ -171,7 +172,8 @@ def begin_and_kill(source, out):
 
 
 def is_held(path):
-    """Whether a living run has locked it. One that is stopped before it has may lose it, and makes another when it goes on."""
+    """Returns whether a living run has locked it. A run that is stopped before that may lose it, and makes another when
+    it goes on."""
     fd = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,7 +186,8 @@ def is_held(path):
 
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_killed_run(tmp_path, is_folder):
-    """What it left goes with the next run for the same place, which says so; a living run's does not."""
+    """Tests that the next run for the same place removes what a killed run left, and says so, but nothing of a living
+    run."""
     source, out = tmp_path / "in", tmp_path / "dir" / "out"
     out.parent.mkdir()
     if is_folder:
@@ -216,7 +219,7 @@ def test_killed_run(tmp_path, is_folder):
 @pytest.mark.skipif(SANITIZER != "", reason="a sanitizer needs more address space than the limit")
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_memory_limit(tmp_path, is_folder):
-    """Too little for a chunk of the weight: nothing is left of what had begun."""
+    """Tests too little memory for a chunk of the weight: nothing is left of the output."""
     source, out = tmp_path / "in", tmp_path / "dir" / "out"
     out.parent.mkdir()
     if is_folder:

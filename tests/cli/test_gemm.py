@@ -12,7 +12,7 @@ NAME = "model.layers.0.self_attn.q_proj.weight"
 
 
 def quantise_rows(x):
-    """The published rule in NumPy: groups of 1 x 128, eps 1e-4."""
+    """Quantises by the published rule in NumPy: groups of 1 x 128, eps 1e-4."""
     x = x.astype(np.float32)
     m, k = x.shape
     q, scale = np.empty((m, k), ml_dtypes.float8_e4m3fn), np.empty((m, -(-k // 128)), np.float32)
@@ -94,7 +94,7 @@ def test_large_products_are_sampled(tmp_path):
 
 @pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
 def test_on_the_simulated_gpu(folder, tmp_path):
-    """The same bits as the CPU's to the last rounding, from gfx942's own kernels."""
+    """Tests that gfx942's own kernels give the same bits as the CPU to the last rounding."""
     ok("quantize", folder, tmp_path / "fp8")
     for rows in [3, 130]:
         cpu, sim = json.loads(ok("gemm", "--weights", tmp_path / "fp8", "--original", folder, "--tensor", NAME, "--random",

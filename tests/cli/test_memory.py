@@ -29,8 +29,8 @@ def shim(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """A folder of two shards, a lone file, the quantised folder, a cache with a damaged entry, a table with a
-    refused line, a sound one."""
+    """Makes a folder of two shards, a lone file, the quantised folder, a cache with a damaged entry, and tables with
+    and without a refused line."""
     top = tmp_path_factory.mktemp("inputs")
     weights = {name: np.linspace(-1, 1, 130 * 129, dtype=np.float32).reshape(130, 129) for name in ("a.weight", WEIGHT)}
     (top / "folder" / "sub").mkdir(parents=True)
@@ -86,14 +86,14 @@ def run(text, shim, inputs, out, **variables):
 
 
 def stable(text):
-    """Without what differs from run to run: times, dates, figures of speed."""
+    """Returns the output without what differs from run to run: times, dates, figures of speed."""
     text = re.sub(r"\d[\d.]* (ns|us|ms|s|GB/s|TFLOP/s|GFLOP/s)\b|\d{4}-\d\d-\d\d[T ][\d:]+Z?", "T", text)
     text = re.sub(r'"(\w*_ns|copy\w*|share\w*|peak\w*|\w*bytes_per\w*|\w*_s|\w+_rate|flops|read\w*)": [\d.e+-]+', r'"\1": T', text)
     return re.sub(r"[ -]+", " ", text)
 
 
 def written(out):
-    """All files under out, with the text of those that have some."""
+    """Returns all files under out, with the text of those that have some."""
     files = {}
     for path in sorted(p for p in out.rglob("*") if p.is_file()):
         data = path.read_bytes()
@@ -102,7 +102,7 @@ def written(out):
 
 
 def same_files(name, found, wanted):
-    """A picture of times is of other lengths each time: it has to be whole."""
+    """Returns whether the files are the same. A picture of times has another length each time, and has to be whole."""
     if found.keys() != wanted.keys():
         return False
     return all(text.endswith(b"</svg>\n") and text.count(b"<rect") == wanted[file].count(b"<rect") if file == "bench.svg"
@@ -110,7 +110,7 @@ def same_files(name, found, wanted):
 
 
 def left_of(name, out):
-    """What a failed command has left. A check that ended early still reports, and says so."""
+    """Returns what a failed command has left. A check that ended early still reports, and says so."""
     files = written(out)
     if name == "check" and "ended early" in files.get("report.json", ""):
         return {}

@@ -75,7 +75,8 @@ def test_picture(tmp_path):
 
 
 def test_processes_and_devices(tmp_path):
-    """What several processes count is added up; devices stay apart, and chips have their own names."""
+    """Tests that the counts of several processes are added up, that devices stay apart, and that chips have their own
+    names."""
     once, _ = profile(tmp_path / "p.json", "--", *check())
     program = " ".join(map(str, check()))
     twice, _ = profile(tmp_path / "p.json", "--", "sh", "-c", f"{program} & {program}; wait")
@@ -90,7 +91,7 @@ def test_processes_and_devices(tmp_path):
 
 
 def test_ends(tmp_path):
-    """However the program ends, that is told, and nothing is left behind."""
+    """Tests that the profile tells however the program ends, and that nothing is left behind."""
     path = tmp_path / "p.json"
     before = set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*"))
     done = run("profile", "--json", path, "--", "sh", "-c", f"{' '.join(map(str, check()))} > /dev/null; kill -9 $$")
@@ -104,7 +105,7 @@ def test_ends(tmp_path):
 
 @pytest.mark.skipif(SANITIZER != "", reason="plain Python cannot load a sanitizer's build")
 def test_no_kernel():
-    """A program that makes HIP calls but launches nothing."""
+    """Tests a program that makes HIP calls but launches nothing."""
     count = "import ctypes; ctypes.CDLL('libamdhip64.so').hipGetDeviceCount(ctypes.byref(ctypes.c_int()))"
     done = run("profile", "--", sys.executable, "-c", count)
     assert done.returncode == 0 and "launched no kernel" in done.stderr

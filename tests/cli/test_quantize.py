@@ -19,7 +19,7 @@ E4M3_STEP = 2.0**-4  # relative: half a unit in the last of three mantissa bits
 
 
 def expected(weight):
-    """The published rule in NumPy: q and scale of a matrix, by blocks of 128 x 128."""
+    """Returns q and scale of a matrix by the published rule in NumPy, by blocks of 128 x 128."""
     w = weight.astype(np.float32)
     rows, cols = w.shape
     q = np.empty(w.shape, ml_dtypes.float8_e4m3fn)
@@ -119,7 +119,7 @@ def test_misaligned_input(tmp_path, rng):
 
 
 def test_many_chunks(tmp_path, rng):
-    """A tensor of more than the 32 MiB that are worked on at a time, the last part of which is no whole block."""
+    """Tests a tensor of more than the 32 MiB that are worked on at a time, whose last part is no whole block."""
     weight = rng.standard_normal((8400, 1100), dtype=np.float32)
     save(tmp_path / "in", {"x.weight": weight})
     ok("quantize", tmp_path / "in", tmp_path / "out")
@@ -212,7 +212,7 @@ def rss_anon(pid):
 
 
 def peak_of(*args):
-    """The most anonymous memory that a run of quern had."""
+    """Returns the most anonymous memory that a run of quern had."""
     process = subprocess.Popen([QUERN, *map(str, args)], stdout=subprocess.DEVNULL)
     peak = samples = 0
     while process.poll() is None:
@@ -228,8 +228,8 @@ def peak_of(*args):
 @pytest.mark.skipif(SANITIZER == "thread", reason="ThreadSanitizer's own memory counts as the command's")
 @pytest.mark.parametrize("shape", [(32768, 4096), (128, 1 << 21)])
 def test_memory_is_bounded(tmp_path, shape):
-    """A tensor of 512 MiB or 1 GiB, of many rows or very long ones, is streamed: the whole takes less anonymous memory
-    than docs/checkpoints.md allows."""
+    """Tests that a tensor of 512 MiB or 1 GiB, of many rows or very long ones, is streamed: the run takes less
+    anonymous memory than docs/checkpoints.md allows."""
     big_file(tmp_path / "in", *shape)
     peaks = (peak_of("quantize", tmp_path / "in", tmp_path / "out"),
              peak_of("convert", tmp_path / "out", tmp_path / "fnuz", "--to", "e4m3fnuz"))
@@ -255,7 +255,7 @@ def test_interrupted(tmp_path, number, is_folder):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 1 MiB."""
+    """Makes a file system of 1 MiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, text=True)
@@ -274,7 +274,7 @@ def test_full_disk(small_disk, folder, tmp_path):
 
 
 def test_file_size_limit(folder, tmp_path):
-    """As on a full disk, for whoever may not mount one."""
+    """Tests a limit on file sizes, which acts like a full disk where one may not mount one."""
     out = tmp_path / "dir" / "out"
     out.parent.mkdir()
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -309,7 +309,7 @@ def test_missing_input(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_wide_weight(tmp_path, rng, dtype):
-    """So wide that a row of blocks is dealt with in parts; in the second file it is misaligned, too."""
+    """Tests a weight so wide that a row of blocks is dealt with in parts. In the second file it is misaligned, too."""
     weight = rng.standard_normal((130, 140_000)).astype(dtype)
     save(tmp_path / "in", {"x.weight": weight})
     save(tmp_path / "odd", {"a": np.zeros(3, np.uint8), "x.weight": weight})

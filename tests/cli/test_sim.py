@@ -26,7 +26,7 @@ def test_environment():
 
 
 def test_reports():
-    """Where reports go, and what they make of the exit status, is the library's to do."""
+    """Tests that the options for reports reach the library, which acts on them."""
     options, _ = environment("--json", "out.json", "--error-exitcode", 9, "--check=none", QUERN_SIM="faults=3")
     assert options == f"check=all;faults=3;check=none;report={os.getcwd()}/out.json;errorcode=9"
     assert environment("--json=/a/b")[0] == "check=all;report=/a/b"
@@ -53,13 +53,14 @@ def test_no_program():
 
 
 def test_program_is_itself():
-    """Its exit status, arguments and input are its own."""
+    """Tests that the program keeps its exit status, arguments and input."""
     done = run("sim", "--", "sh", "-c", 'read line; echo "$line $1 $2"; exit 7', "sh", "--arch", "x y", input="in\n")
     assert done.returncode == 7 and done.stdout == "in --arch x y\n" and done.stderr == ""
 
 
 def test_evidence():
-    """Where the simulated GPU knows a kernel's instructions from; other devices need no evidence."""
+    """Tests that the command says how the simulated GPU knows a kernel's instructions. Other devices need no
+    evidence."""
     table = ok("check", "-v", "--device", "sim:gfx942", "--quick", "quantize")
     assert "quantize.gpu_rows: inferred: " in table and "v_div_scale_f32" in table
     assert "knows least" not in ok("check", "--device", "sim:gfx942", "--quick", "quantize")

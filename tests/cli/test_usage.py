@@ -181,7 +181,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def lines_of(plot):
-    """The names of a drawing's lines, and how many points each has."""
+    """Returns the names of a drawing's lines, and how many points each has."""
     drawing = xml.etree.ElementTree.parse(plot).getroot()
     points = [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
               for line in drawing.findall(f"{SVG}polyline")]
@@ -190,7 +190,7 @@ def lines_of(plot):
 
 
 def test_bench_attention_over_lengths(tmp_path):
-    """Lines for several lengths, bars for one. A decode has no length."""
+    """Tests that several lengths give lines, and one length bars. A decode has no length."""
     plot = tmp_path / "plot.svg"
     report = json.loads(ok("bench", "attention", "--device", "cpu", "--runs", 1, "--seq", "16,1,8", "--svg", plot, "--json"))
     assert [r["op"] for r in report["results"]] == ["attention"] * 7
@@ -217,7 +217,7 @@ print("the table" if "-" not in argv else "the JSON")
 
 
 def test_bench_attention_beside_a_peer(tmp_path):
-    """What the script is told, and the picture of what it found; a Python of ours stands in its place."""
+    """Tests the script's arguments, and the picture of its figures. A Python of ours stands in its place."""
     python, seen, plot = tmp_path / "python", tmp_path / "seen", tmp_path / "plot.svg"
     python.write_text(PEER.format(python=sys.executable, seen=seen))
     python.chmod(0o755)
@@ -239,7 +239,7 @@ def test_bench_attention_beside_a_peer(tmp_path):
 
 
 def test_peer_attention(tmp_path):
-    """The script itself, where there is PyTorch: every backend has figures or a reason."""
+    """Tests the script itself, if there is PyTorch: every backend has figures or a reason."""
     python = os.environ.get("TORCH_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode:
         pytest.skip(f"{python} has no PyTorch; TORCH_PYTHON may name one that has")
@@ -261,7 +261,7 @@ def test_peer_attention(tmp_path):
 
 
 def test_bench_leaves_out_what_the_device_cannot_run():
-    """Nobody asked for quantize and gemm: they are said to be left out. Asked for, they are errors."""
+    """Tests that quantize and gemm, if nobody asked for them, are said to be left out, and are errors if asked for."""
     env = os.environ | {"QUERN_DISABLE": "gemm.cpu_avx512bf16,gemm.cpu_avx512,gemm.cpu_avx2,gemm.cpu_portable,"
                                          "quantize.cpu_avx512,quantize.cpu_avx2,quantize.cpu"}
     options = ["--device", "cpu", "--runs", 1, "--rows", 3, "--dim", 64]
@@ -338,12 +338,12 @@ def test_tune_with_refused_lines(tmp_path):
 
 
 def test_options_end():
-    """Behind -- everything is an argument."""
+    """Tests that everything behind -- is an argument."""
     refused("quantize", "--", "--json", "--out", says=["--json: cannot open"])
 
 
 def test_few_threads_are_told():
-    """Less room than the stacks of 64 threads take: the work is done, and one warning says by how many."""
+    """Tests less room than the stacks of 64 threads take: the work is done, and one warning says by how many."""
     if SANITIZER:
         pytest.skip("a sanitizer's own memory is beyond any such limit")
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
@@ -358,14 +358,14 @@ def test_few_threads_are_told():
 
 
 def words_accepted(command):
-    """The words that may follow a command: its refusal of another one lists them."""
+    """Returns the words that may follow a command: its refusal of another one lists them."""
     done = run(command, "no-such-word")
     assert done.returncode == 2
     return re.search(r"accepted: ([^)]*)\)", done.stderr)[1].split(", ")
 
 
 def test_bash_completion():
-    """What bash completes for each command is what its help lists."""
+    """Tests that bash completes for each command what its help lists."""
     script = SOURCE / "cli" / "completion" / "quern.bash"
 
     def complete(*words):
@@ -402,7 +402,7 @@ def test_zsh_completes_the_words_accepted(command, label):
 
 @pytest.mark.parametrize("file", ["cli/completion/_quern", "docs/quern.1"])
 def test_texts_are_complete(file):
-    """Zsh's completion and the manual name every command and every option of it, and no other."""
+    """Tests that zsh's completion and the manual name every command and every option of it, and no other."""
     text = (SOURCE / file).read_text().replace("\\-", "-")
     for name, command in COMMANDS.items():
         start = text.index(f"\n.SS {name}\n" if file.endswith(".1") else f"\n    {name})\n")
@@ -415,7 +415,7 @@ def test_texts_are_complete(file):
 
 
 def variables_read():
-    """Every environment variable that the library, the simulator, the command and the Python package look at."""
+    """Returns every environment variable that the library, the simulator, the command and the Python package read."""
     sources = [*SOURCE.glob("runtime/**/*.c"), *SOURCE.glob("cli/**/*.c"), *SOURCE.glob("sim/**/*.c"), *SOURCE.glob("ops/**/*.c")]
     text = "".join(s.read_text() for s in sources if not s.name.endswith("_test.c"))
     native = set(re.findall(r'(?:getenv|text_of|flag_of|count_of|log_topics_of)\("(\w+)"', text))
@@ -424,7 +424,8 @@ def variables_read():
 
 
 def test_environment_is_documented():
-    """docs/env.md has every variable that is read, the manual those of the command; neither has one that nobody reads."""
+    """Tests that docs/env.md has every variable that is read, and the manual those of the command, and that neither has
+    another one."""
     native, python = variables_read()
     assert {"QUERN_DEVICE", "QUERN_VALIDATE", "QUERN_SIM", "TMPDIR"} <= native and "SGLANG_LOG_KERNEL" in python
     page = (SOURCE / "docs/env.md").read_text().split("Those of the tests and scripts")[0]
@@ -455,7 +456,7 @@ def open_terminal():
 
 
 def test_progress_bar_is_for_terminals(folder, tmp_path):
-    """No control characters where no one looks at them; and none for quick work on a terminal."""
+    """Tests that there are no control characters where no one sees them, and none for quick work on a terminal."""
     done = run("quantize", folder, tmp_path / "out")
     assert done.stderr == ""
     leader, follower = open_terminal()

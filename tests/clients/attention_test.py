@@ -16,7 +16,8 @@ LAYERS = 4
 
 @contextlib.contextmanager
 def chosen(model, how, device=None):
-    """The model with quern's attention, by the library's own choice or under PyTorch's function: counts kernels' calls."""
+    """Gives the model quern's attention, by the library's own choice or under PyTorch's function, and counts kernels'
+    calls."""
     before = quern.torch.calls.copy()
     if how == "sdpa":
         with quern.torch.enable(device, fallback="error"):
@@ -78,7 +79,7 @@ def generate(model, start, count=64):
 
 
 def assert_same_tokens(got, got_logits, want, want_logits):
-    """The same, or other than those first where two logits are closer than the models' errors."""
+    """Checks that the tokens are the same, or differ first where two logits are closer than the models' errors."""
     different = (want != got).nonzero()
     if len(different):
         first = int(different[0])
@@ -118,7 +119,7 @@ def gemma2(window=8):
 
 
 def test_soft_caps_and_windows_act():
-    """Gemma 2: PyTorch's function has no soft cap, so the eager implementation is what to compare with."""
+    """Tests Gemma 2. PyTorch's function has no soft cap, so it is compared with the eager implementation."""
     model, inputs = gemma2(), tokens(1, 21)
     model.set_attn_implementation("eager")
     want = run(copy.deepcopy(model).double(), inputs)
@@ -186,7 +187,7 @@ def picture(dtype, batch=2):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sd3(dtype):
-    """It calls PyTorch's function."""
+    """Tests that it calls PyTorch's function."""
     inputs = picture(dtype)
     check(sd3(dtype), inputs, dtype, "sdpa", 2, exact_inputs={name: x.double() for name, x in inputs.items()})
 
@@ -198,7 +199,7 @@ def test_sd3_on_a_simulated_gpu(device):
 
 
 def test_four_steps_within_a_bound():
-    """The same noise, four of Euler's steps: the pictures' distance is that of roundings."""
+    """Tests four of Euler's steps from the same noise: the pictures differ by roundings alone."""
     model, inputs = flux(torch.bfloat16), scene(torch.bfloat16)
 
     def picture_of(model):

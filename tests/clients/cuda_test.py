@@ -31,7 +31,8 @@ def test_staged_from_the_cpu():
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_streams_and_graphs(name):
-    """The same bits on another stream, behind work that has to end first, and replayed from a CUDA graph."""
+    """Tests that the bits are the same on another stream, behind work that has to end first, and replayed from a CUDA
+    graph."""
     model, ids = decoder(name, torch.bfloat16).cuda(), tokens()["input_ids"].cuda()
     with quern.patch(model), torch.inference_mode():
         want = model(ids, use_cache=False).logits

@@ -50,14 +50,15 @@ def test_layers_on_a_simulated_gpu(name, device):
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_positions_of_each_sequence(name):
-    """The tables then differ from batch to batch. Not by a shift alone, which attention does not see."""
+    """Tests tables that differ from batch to batch, and not by a shift alone, which attention does not see."""
     inputs = tokens()
     check(name, torch.bfloat16, inputs={**inputs, "position_ids": torch.arange(33) * torch.tensor([[1], [5]])})
 
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_greedy_tokens(name):
-    """64 tokens, the same as unpatched, or other than those first where two logits are closer than the models' errors."""
+    """Tests that 64 tokens are the same as unpatched, or differ first where two logits are closer than the models'
+    errors."""
     model, start = decoder(name, torch.bfloat16), tokens(1, 9)
 
     def generate(model):
@@ -82,7 +83,7 @@ def test_greedy_tokens(name):
 
 
 class Recorder:
-    """A torch.compile backend that lists the ops of the graph and runs it as it is."""
+    """A torch.compile backend that lists the ops of the graph and runs it unchanged."""
 
     def __init__(self):
         self.calls, self.graphs = {}, 0

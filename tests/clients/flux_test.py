@@ -17,7 +17,7 @@ def counts_of(layers, single_layers):
 
 
 def calls_in(layers, single_layers):
-    """A block of two streams has two of each."""
+    """Returns the calls that a model makes. A block of two streams makes each twice."""
     return {"adaptive_layernorm": 2 * layers + single_layers + 1, "gated_residual_layernorm": 2 * layers,
             "qk_rmsnorm_rope": 2 * layers + single_layers}
 
@@ -47,7 +47,7 @@ def test_layers_on_a_simulated_gpu(device):
 
 
 def test_inputs_are_left_as_they_are():
-    """The op behind the block works in place."""
+    """Tests that inputs are not written, though the op behind the block works in place."""
     block, x, text, embedding = flux(torch.float32, layers=1).transformer_blocks[0], torch.randn(1, 4, 256), \
         torch.randn(1, 3, 256), torch.randn(1, 256)
     angles, before = torch.randn(7, 64), (x.clone(), text.clone())
@@ -57,7 +57,7 @@ def test_inputs_are_left_as_they_are():
 
 
 def denoise(model, inputs, steps=4):
-    """Euler's steps along the model's velocity, from noise at 1 to a picture at 0."""
+    """Takes Euler's steps along the model's velocity, from noise at 1 to a picture at 0."""
     x = inputs["hidden_states"]
     with torch.inference_mode():
         for step in range(steps):
@@ -86,7 +86,7 @@ def test_compiled_is_one_graph_with_the_same_bits():
 
 
 def test_compiled_before_it_was_patched():
-    """A graph made before is not used after, nor one of the patched model when that is unpatched."""
+    """Tests that a graph made before is not used after, nor one of the patched model when that is unpatched."""
     model, inputs, recorder = flux(torch.float32, layers=1, single_layers=0), scene(torch.float32), Recorder()
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=recorder)

@@ -10,7 +10,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
 def spread_norms(model):
-    """Norms start as ones, and an op that forgot them would pass."""
+    """Gives norms random weights. They start as ones, and an op that forgot them would pass."""
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1 and "norm" in name and name.endswith("weight"):
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
@@ -18,7 +18,8 @@ def spread_norms(model):
 
 
 def decoder(name, dtype, hidden=256, layers=4):
-    """Logits of a spread as a trained model's, so that layers and not only embeddings show in them."""
+    """Makes a decoder. Its logits spread like a trained model's, so that layers and not only embeddings show in
+    them."""
     config, model = DECODERS[name]
     torch.manual_seed(7)
     return spread_norms(model(config(
@@ -40,7 +41,7 @@ def flux(dtype, hidden=256, layers=2, single_layers=2):
 
 
 def scene(dtype, batch=2, side=6, text=8):
-    """A picture of side * side patches, and a text."""
+    """Makes a picture of side * side patches, and a text."""
     generator = torch.Generator().manual_seed(4)
     ids = torch.zeros(side * side, 3)
     ids[:, 1:] = torch.cartesian_prod(torch.arange(side), torch.arange(side))
@@ -65,13 +66,13 @@ def _tensors(output):
 
 
 def layers_of(model):
-    """The blocks, and what stands in them whose result a patched model has as well."""
+    """Returns the blocks, and those modules in them whose result a patched model has as well."""
     kinds = ("DecoderLayer", "Attention", "MLP", "TransformerBlock", "FeedForward", "AdaLayerNorm")
     return [(path, m) for path, m in model.named_modules() if any(kind in type(m).__name__ for kind in kinds)]
 
 
 def run(model, inputs):
-    """{layer's path: its results, in double}, the whole model's as ""."""
+    """Returns {layer's path: its results, in double}, with the whole model's as ""."""
     seen = {}
 
     def keep(path):
@@ -89,7 +90,7 @@ def run(model, inputs):
 
 
 def error(got, want):
-    """Root of the mean square error relative to that of the values."""
+    """Returns the root of the mean square error relative to that of the values."""
     return float((got - want).norm() / want.norm())
 
 

@@ -103,7 +103,7 @@ def test_dtypes_that_differ():
 
 
 def test_a_copy_of_a_patched_model():
-    """Modules that know themselves only by `self` may be copied; those that do not say so."""
+    """Tests that modules that know themselves only by `self` may be copied, and that others say that they may not."""
     model = torch.nn.Sequential(torch.nn.RMSNorm(64, eps=1e-6), torch.nn.LayerNorm(64)).eval()
     with quern.patch(model), torch.inference_mode():
         x, other = torch.randn(2, 64), copy.deepcopy(model)
@@ -122,7 +122,7 @@ def test_a_copy_of_a_patched_model():
 # ---- what is left alone
 
 class ShiftedRMSNorm(torch.nn.Module):
-    """A name that promises what the code does not do."""
+    """A norm whose name promises what the code does not do."""
 
     def __init__(self, h):
         super().__init__()
@@ -138,7 +138,7 @@ class GemmaRMSNorm(ShiftedRMSNorm):
 
 
 class UpGated(torch.nn.Module):
-    """Projections with SwiGLU's names and another product."""
+    """A module with projections that have SwiGLU's names and another product."""
 
     def __init__(self):
         super().__init__()
@@ -182,7 +182,7 @@ def test_what_something_else_replaced():
 
 
 def test_an_adapter_is_called():
-    """A projection that is more than a Linear is still called itself."""
+    """Tests that a projection that is more than a Linear is still called itself."""
     model = decoder("llama", torch.float32, layers=1)
     seen = []
     model.model.layers[0].mlp.up_proj.register_forward_hook(lambda module, arguments, output: seen.append(output) or 2 * output)

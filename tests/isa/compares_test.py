@@ -22,7 +22,8 @@ CONSTANT = {"f": lambda a, b: np.zeros(len(a), bool), "t": lambda a, b: np.ones(
 
 
 def conditions(kind):
-    """By the instruction's name. The constant ones exist up to RDNA3 and are tried on gfx9."""
+    """Returns the comparisons of a type by their names in instructions. The constant ones exist up to RDNA3 and are
+    tried on gfx9."""
     return FLOAT if "f" in kind else WHOLE
 
 
@@ -33,7 +34,7 @@ def bits_of(functions):
 
 
 def masks(kind, names):
-    """Each comparison writes a mask, which chooses a bit."""
+    """Returns code in which each comparison writes a mask, which chooses a bit."""
     lines = []
     for i, name in enumerate(names):
         lines += [f"v_cmp_{name}_{kind} {{vcc}}, {{a}}, {{b}}", "v_cndmask_b32 v60, 0, 1, {vcc}",
@@ -42,7 +43,7 @@ def masks(kind, names):
 
 
 def active(kind, names, chip_is_rdna):
-    """v_cmpx writes EXEC: only the lanes where it holds execute what follows."""
+    """Returns code of v_cmpx, which writes EXEC: only the lanes in which it holds execute the next instruction."""
     lines = []
     for i, name in enumerate(names):
         target = "" if chip_is_rdna else "{vcc}, "
@@ -52,7 +53,8 @@ def active(kind, names, chip_is_rdna):
 
 
 def class_bits(a, b):
-    """Bit 0 of the class mask: signalling NaN; quiet NaN, -inf, -normal, -subnormal, -0, +0 and so on up to +inf."""
+    """Returns the bit of the mask b that stands for a's class. Bit 0 is a signalling NaN; then quiet NaN, -inf,
+    -normal, -subnormal, -0, +0 and so on up to +inf."""
     negative, tiny = np.signbit(a), np.abs(a) < ieee.tiny(a.dtype)
     number = np.where(np.isinf(a), 0, np.where(a == 0, 3, np.where(tiny, 2, 1)))
     index = np.where(np.isnan(a), np.where(ieee.is_signalling(a), 0, 1), np.where(negative, 2 + number, 9 - number))
@@ -66,7 +68,7 @@ def class_ops():
 
 
 def classes(kinds):
-    """Values with each single class, none and random ones."""
+    """Returns values with each single class, none and random ones."""
     kind = kinds[0]
     special = values.specials(kind, 256)
     ones = np.array([0, *(1 << i for i in range(10)), 0x3FF, 0x155, 0x2AA], np.uint64)

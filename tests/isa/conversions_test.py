@@ -21,7 +21,8 @@ LOW_BITS = (0x0000, 0x0001, 0x0FFF, 0x1000, 0x1001, 0x1FFF)  # below f16's last 
 
 
 def every_f32(kinds):
-    """Each 19-bit prefix of an f32 with each of LOW_BITS, and random values; of more sources, in other orders."""
+    """Returns each 19-bit prefix of an f32 with each of LOW_BITS, and random values; more sources get them in other
+    orders."""
     prefixes = np.arange(2**19, dtype=np.uint64) << np.uint64(13)
     first = np.concatenate([*(prefixes | np.uint64(low) for low in LOW_BITS), values.random_bits("f32", 10**6, 0)])
     rng = values.generator(6)
@@ -32,14 +33,14 @@ def every_f32(kinds):
 
 
 def every_u16(kinds):
-    """Every 16-bit pattern; of more sources, in other orders."""
+    """Returns every 16-bit pattern; more sources get them in other orders."""
     first = np.arange(65536, dtype=np.uint64)
     return [first, *(first[values.generator(7, i).permutation(65536)] for i in range(len(kinds) - 1))]
 
 
 # ---- integers
 def truncated(x, kind):
-    """Toward zero, to the nearest value of the type; NaN is 0."""
+    """Truncates toward zero, then to the nearest value of the type. NaN becomes 0."""
     info = np.iinfo(kind)
     x = np.trunc(np.where(np.isnan(x), 0, x).astype(D))
     return np.where(x > info.max, info.max, np.where(x < info.min, info.min, np.clip(x, info.min, info.max))).astype(kind)
@@ -50,7 +51,7 @@ def two_halves(low, high):
 
 
 def normal(x, kind):
-    """-1 (or 0) to 1 as a whole number, ties to even; NaN is 0."""
+    """Returns -1 (or 0) to 1 as a whole number, ties to even. NaN becomes 0."""
     top = np.iinfo(kind).max
     return np.rint(np.clip(np.where(np.isnan(x), 0, x).astype(D), 0 if kind is W else -1, 1) * top).astype(kind)
 
@@ -99,14 +100,14 @@ INTEGERS = [
 
 # ---- f64, f32, f16, bf16
 def toward_zero(x):
-    """f16, infinity only of infinity."""
+    """Rounds to f16 toward zero. Only an infinity gives an infinity."""
     nearest = x.astype(H)
     return np.where(np.abs(nearest.astype(F)) > np.abs(x), np.nextafter(nearest, H(0)), nearest)
 
 
 def cut_after(x, random, places, least):
-    """|x| rounded to a multiple of the last place by adding a 32-bit fraction of it and cutting: what remains is exact in
-    double, with the sum cut there too. `places` mantissa bits, `least` exponent of normal numbers."""
+    """Rounds |x| to a multiple of the last place: adds a 32-bit fraction of it and cuts. The rest is exact in double,
+    with the sum cut there too. A number has `places` mantissa bits and, if normal, at least the exponent `least`."""
     x = np.abs(x.astype(D))
     exponent = np.maximum(np.frexp(np.where(x > 0, x, 1))[1] - 1, least)
     with ieee.rounding(3):
@@ -148,8 +149,8 @@ NAN_OF = {ml_dtypes.float8_e4m3fn: 0x7F, ml_dtypes.float8_e5m2: 0x7F,
 
 
 def encoded(x, kind, saturate=False):
-    """Bytes. A NaN is the format's own one, with the source's sign where the format has such; too much is an infinity or
-    a NaN, or the largest number."""
+    """Returns bytes. A NaN is the format's own NaN, with the source's sign if the format has one; a value beyond the
+    range is an infinity, a NaN, or the largest number."""
     if saturate:
         top = F(ml_dtypes.finfo(kind).max)
         x = np.where(np.isnan(x), x, np.clip(x, -top, top))
@@ -210,7 +211,7 @@ def eight_bit_ops():
 
 
 def every_byte(kinds):
-    """Every value of each byte, the others random."""
+    """Returns every value of each byte, with the other bytes random."""
     random = values.generator(8).integers(0, 2**32, (4, 1024), np.uint64)
     place = np.uint64(8) * np.arange(4, dtype=np.uint64)[:, None]
     low = np.arange(1024, dtype=np.uint64) & np.uint64(255)

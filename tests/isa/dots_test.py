@@ -16,7 +16,7 @@ COUNT = 2**16
 
 
 def parts(register, kind):
-    """A register's numbers, [count, parts]."""
+    """Returns a register's numbers, [count, parts]."""
     return np.ascontiguousarray(register).view(kind).reshape(len(register), -1).astype(np.float64)
 
 
@@ -27,7 +27,7 @@ def dot(a_kind, b_kind):
 
 
 def integers(most, *kinds):
-    """Registers full of integers up to `most` in size, of halves or bytes; the last is an addend."""
+    """Returns registers full of integers up to `most` in size, of halves or bytes. The last one is an addend."""
     def draw(_):
         rng, out = values.generator(41), []
         for i, kind in enumerate(kinds):

@@ -15,25 +15,25 @@ ACCUMULATE = "v_mov_b32 {d}, {c}\n{op} {d}, {a}, {b}"
 
 
 def legacy_product(a, b):
-    """Zero times anything is zero."""
+    """Multiplies, but zero times anything is zero."""
     return np.where((a == 0) | (b == 0), a.dtype.type(0), a * b)
 
 
 def both(operation, *sources):
-    """An operation on two f32 of each 64-bit source."""
+    """Returns an operation on two f32 of each 64-bit source."""
     parts = [np.ascontiguousarray(x).view(F).reshape(-1, 2) for x in sources]
     return np.ascontiguousarray(operation(*parts)).view(np.uint64)[:, 0]
 
 
 def near_one(kinds):
-    """Floats whose products are normal numbers."""
+    """Returns floats whose products are normal numbers."""
     rng = values.generator(5)
     return [(rng.uniform(-8, 8, values.RANDOM_32) * 2.0**rng.integers(-20, 20, values.RANDOM_32)).astype(F).view(
         np.uint32).astype(np.uint64) for _ in kinds]
 
 
 def zero_beside(kinds, which):
-    """Zeros of both signs, and any other number."""
+    """Returns zeros of both signs, and any other number."""
     rng = values.generator(6)
     out = [values.random_bits("f32", 2**12, i) for i in range(len(kinds))]
     out[which] = rng.integers(0, 2, len(out[0]), np.uint64) << np.uint64(31)
@@ -41,12 +41,13 @@ def zero_beside(kinds, which):
 
 
 def divide_scale_by_zero(a, _):
-    """No factor can help: NaN, and VCC as measured by tinygrad's tests on RDNA3."""
+    """Returns the result for a zero, which no factor can help: NaN, and VCC as tinygrad's tests measured it on
+    RDNA3."""
     return np.full(len(a), np.nan, F), np.ones(len(a), np.uint32)
 
 
 def least_normal(kinds):
-    """2^-126 and numbers just above."""
+    """Returns 2^-126 and numbers just above."""
     return [np.arange(2**12, dtype=np.uint64) + np.uint64(0x800000), np.full(2**12, 0x3F800000, np.uint64)]
 
 
@@ -146,12 +147,12 @@ DOUBLE = [
 
 # ---- transcendental functions: subnormals are flushed whatever MODE says
 def of_double(function):
-    """f32 of a function of f64, sources and result without subnormals."""
+    """Returns an f32 function made of one of f64, with sources and result without subnormals."""
     return lambda a: ieee.flushed(function(ieee.flushed(a).astype(D)).astype(F))
 
 
 def turns(function):
-    """Of a in revolutions; beyond 256 of them, of 0."""
+    """Returns a function of a in revolutions; beyond 256 of them, of 0."""
     def of(a):
         inside = np.where(np.abs(a) <= 256, a, 0)
         return np.where(np.isfinite(a), function(2 * np.pi * (inside - np.rint(inside))), np.nan)

@@ -25,7 +25,7 @@ def small(kinds):
 
 
 def divergent_steps(a):
-    """How many steps of n -> n / 2 or 3n + 1 lead to 1."""
+    """Returns how many steps of n -> n / 2 or 3n + 1 lead to 1."""
     steps, x = np.zeros_like(a), a.copy()
     while (x != 1).any():
         moving = x != 1
@@ -128,7 +128,7 @@ def programs():
 
 
 def scalar_loads():
-    """The first words of an array, the same in all lanes."""
+    """Returns the first words of an array, the same in all lanes."""
     for words, names in ((1, "dword/b32"), (2, "dwordx2/b64"), (4, "dwordx4/b128"), (8, "dwordx8/b256"), (16, "dwordx16/b512")):
         first = 40
         register = f"s{first}" if words == 1 else f"s[{first}:{first + words - 1}]"

@@ -79,7 +79,7 @@ MEMORY_OUT = Output()
 
 
 def shared(host):
-    """A copy of an array where the device reads it."""
+    """Returns a copy of an array that the device can read."""
     host = np.asarray(host)
     out = MEMORY.array(host.shape, host.dtype)
     out[...] = host
@@ -145,7 +145,7 @@ s_endpgm
 
 
 def assemble(chip, kernels):
-    """The code object that holds all kernels."""
+    """Returns the code object that holds all kernels."""
     text = f'.amdgcn_target "amdgcn-amd-amdhsa--{chip}"\n.amdhsa_code_object_version 5\n.text\n'
     text += "".join(kernel.text(chip) for kernel in kernels)
     text += ".amdgpu_metadata\n---\namdhsa.version: [1, 2]\namdhsa.kernels:"

@@ -28,12 +28,12 @@ def difference(a, b):
 
 
 def fma(a, b, c):
-    """One rounding: the product is exact in double, the sum is rounded to odd there."""
+    """Rounds once: the product is exact in double, the sum is rounded to odd there."""
     return ieee.round_to_odd(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)).astype(H)
 
 
 def near(function):
-    """An f16 function within one unit, by way of double."""
+    """Returns an f16 function, computed in double and so within one unit."""
     return lambda a: function(a.astype(np.float64)).astype(H)
 
 
@@ -135,7 +135,7 @@ INTEGERS = [
 
 
 def pairs(operation, kind):
-    """An operation on both halves of 32-bit sources."""
+    """Returns an operation on both halves of 32-bit sources."""
     def of(*sources):
         parts = [x.view(W).view(kind) for x in sources]
         return np.ascontiguousarray(operation(*parts)).view(W).view(U)
@@ -143,7 +143,8 @@ def pairs(operation, kind):
 
 
 def packed_draw(kind):
-    """Sources whose lower halves are what 16-bit instructions are tried on, the upper ones the same in another order."""
+    """Returns the function that draws sources whose lower halves are the values for 16-bit instructions, and whose
+    upper halves are the same in another order."""
     def of(kinds):
         low = values.draw((kind, ) * len(kinds), values.RANDOM_16 // 2)  # each of them is tried twice
         order = values.generator(4).permutation(len(low[0]))
@@ -155,7 +156,7 @@ DRAW_F16, DRAW_U16 = packed_draw("f16"), packed_draw("u16")
 
 
 def unit(x):
-    """Between 0 and 1; a NaN becomes 0."""
+    """Clamps to 0 to 1. A NaN becomes 0."""
     return np.where(x > 0, np.minimum(x, H(1)), H(0))
 
 
@@ -202,7 +203,7 @@ ALL = FLOATS + ORDER + INTEGERS
 
 
 def fewer(kinds):
-    """The upper halves take the same way as the lower ones."""
+    """Returns fewer values, because the upper halves take the same path as the lower ones."""
     return values.draw(kinds, 2**18)
 
 

@@ -21,18 +21,18 @@ def is_signalling(x):
 
 
 def tiny(dtype):
-    """The smallest normal number."""
+    """Returns the smallest normal number."""
     return np.finfo(dtype).smallest_normal
 
 
 def flushed(x):
-    """Subnormals become zeros of their sign."""
+    """Returns x with subnormals as zeros of their sign."""
     return np.where(np.abs(x) < tiny(x.dtype), np.copysign(x.dtype.type(0), x), x)
 
 
 def round_to_odd(a, b):
-    """a + b of doubles, cut to double; where it is not exact, the last bit is set. So a later rounding to a format of at
-    most 51 bits gives what one rounding of the exact sum would."""
+    """Computes a + b of doubles, cut to double, and sets the last bit if that is not exact. So a later rounding to a
+    format of at most 51 bits gives what one rounding of the exact sum would."""
     total = a + b
     back = total - a
     error = (a - (total - back)) + (b - back)
@@ -44,7 +44,7 @@ def round_to_odd(a, b):
 
 
 def fma(a, b, c):
-    """One rounding to the type of the operands."""
+    """Rounds once to the type of the operands."""
     if a.dtype == np.float64:
         return np.frompyfunc(LIBM.fma, 3, 1)(a, b, c).astype(np.float64)
     product = a.astype(np.float64) * b.astype(np.float64)
@@ -52,7 +52,8 @@ def fma(a, b, c):
 
 
 def mad(a, b, c):
-    """A product and a sum, each rounded, neither with subnormals. What a sum of f16 loses in f32 is no half of a place."""
+    """Computes a product and a sum, each rounded and without subnormals. A sum of f16 loses in f32 less than half of a
+    place."""
     kind = a.dtype.type
     exact = np.float64 if kind == np.float16 else kind
     product = flushed((flushed(a).astype(exact) * flushed(np.asarray(b)).astype(exact)).astype(kind))
@@ -60,12 +61,12 @@ def mad(a, b, c):
 
 
 def below(a, b):
-    """Which one of two numbers is less, -0 being less than +0."""
+    """Returns whether a is less than b, where -0 is less than +0."""
     return (a < b) | ((a == b) & np.signbit(a) & ~np.signbit(b))
 
 
 def least(a, b):
-    """A number beats a NaN."""
+    """Returns the smaller. A number beats a NaN."""
     return np.where(np.isnan(b) | (below(a, b) & ~np.isnan(a)), a, b)
 
 
@@ -74,7 +75,7 @@ def greatest(a, b):
 
 
 def least_ieee(a, b):
-    """In IEEE mode a signalling NaN makes the result NaN."""
+    """Returns the smaller. In IEEE mode, a signalling NaN makes the result NaN."""
     return np.where(is_signalling(a) | is_signalling(b), a.dtype.type(np.nan), least(a, b))
 
 
@@ -83,7 +84,7 @@ def greatest_ieee(a, b):
 
 
 def minimum(a, b):
-    """A NaN wins."""
+    """Returns the smaller. A NaN wins."""
     return np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), least(a, b))
 
 
@@ -96,7 +97,8 @@ def of_three(two):
 
 
 def median(lower, upper):
-    """As the ISA's text has it: without the greatest one, the greater; with a NaN, the least."""
+    """Returns a formula for the median as the ISA's text defines it: without the greatest one, the greater of the
+    others; with a NaN, the least."""
     def of(a, b, c):
         top = upper(upper(a, b), c)
         rest = np.where(top == a, upper(b, c), np.where(top == b, upper(a, c), upper(a, b)))
@@ -106,12 +108,12 @@ def median(lower, upper):
 
 
 def fraction(a):
-    """Always below 1."""
+    """Returns the fraction, which is always below 1."""
     return np.minimum(a - np.floor(a), np.nextafter(a.dtype.type(1), a.dtype.type(0)))
 
 
 def mantissa(a):
-    """In [1/2, 1); what has none is itself."""
+    """Returns the mantissa in [1/2, 1), or the value itself if it has none."""
     return np.where(np.isfinite(a) & (a != 0), np.frexp(a)[0], a)
 
 
@@ -120,13 +122,13 @@ def exponent(a):
 
 
 def scaled(a, power):
-    """a * 2^power with one rounding."""
+    """Computes a * 2^power with one rounding."""
     return np.ldexp(a, np.clip(power.astype(np.int64), -5000, 5000).astype(np.int32))
 
 
 @contextlib.contextmanager
 def rounding(mode):
-    """NumPy's arithmetic in MODE's rounding: 0 to nearest, 1 up, 2 down, 3 toward zero."""
+    """Runs NumPy's arithmetic in MODE's rounding: 0 to nearest, 1 up, 2 down, 3 toward zero."""
     LIBM.fesetround((0, 0x800, 0x400, 0xC00)[mode])
     try:
         yield

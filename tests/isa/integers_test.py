@@ -13,12 +13,12 @@ GFX940 = ("gfx942", "gfx950")
 
 
 def wide(x):
-    """As 64-bit numbers, of the operand's signedness."""
+    """Returns an operand as 64-bit numbers of its signedness."""
     return x.astype(S if x.dtype == I else L)
 
 
 def limited(x, kind):
-    """The nearest value of the type."""
+    """Returns the nearest value of the type."""
     info = np.iinfo(kind)
     return np.clip(x, info.min, info.max).astype(kind)
 
@@ -36,7 +36,7 @@ def unsigned_product_high(a, b):
 
 
 def extract_signed(a, b, c):
-    """`c` bits of a from bit b, the upper one repeated."""
+    """Returns `c` bits of a from bit b on, with the upper one repeated."""
     bits = (c & 31).astype(S)
     field = (a.view(I) >> (b & 31).astype(I)).astype(S) & (S(1) << bits) - S(1)
     sign = np.where(bits > 0, S(1) << np.maximum(bits - 1, 0), 0)
@@ -55,7 +55,7 @@ def reverse_bits(x):
 
 
 def leading_zeros(x):
-    """-1 for zero."""
+    """Returns the number of leading zeros, or -1 for zero."""
     exponent = np.frexp(x.astype(np.float64))[1]
     return np.where(x == 0, -1, 32 - exponent).astype(I)
 
@@ -66,7 +66,7 @@ def trailing_zeros(x):
 
 
 def leading_signs(x):
-    """How many bits from the top on equal the sign; -1 if all do."""
+    """Returns how many bits from the top on equal the sign, or -1 if all do."""
     return leading_zeros((x ^ x >> 31).view(U))
 
 
@@ -75,7 +75,7 @@ def byte(x, i):
 
 
 def permute(a, b, c):
-    """Each byte of c selects: one of b or a, a sign, 0x00 or 0xff."""
+    """Selects by each byte of c: a byte of b or a, a sign, 0x00 or 0xff."""
     data = wide(a) << L(32) | wide(b)
     out = np.zeros_like(a)
     for i in range(4):
@@ -112,7 +112,7 @@ def average_bytes(a, b, c):
 
 
 def quad_differences(a, b, c, masked, most=None):
-    """Four sums of byte differences, of a's four bytes from byte i on with b, added to c's halves."""
+    """Returns four sums of byte differences between a's four bytes from byte i on and b, added to c's halves."""
     out = np.zeros_like(c)
     for i in range(4):
         window = (a >> L(8 * i)).astype(U)
@@ -127,7 +127,7 @@ def median(a, b, c):
 
 
 def truth_table(table):
-    """The function of three bits whose value for (a, b, c) is bit 4a + 2b + c."""
+    """Returns the function of three bits whose value for (a, b, c) is bit 4a + 2b + c."""
     def of(a, b, c):
         out = np.zeros_like(a)
         for i in range(8):
@@ -148,7 +148,7 @@ def borrow(a, b, c=0):
 
 
 def clamped(operation, limit):
-    """A result that carries becomes the limit; the carry stays."""
+    """Returns a formula that clamps: a result that carries becomes the limit, and the carry stays."""
     def of(*operands):
         value, over = operation(*operands)
         return np.where(over != 0, U(limit), value), over
@@ -161,13 +161,13 @@ def clamped_multiply_add(a, b, c):
 
 
 def clamped_signed_multiply_add(a, b, c):
-    """Python's integers have no end."""
+    """Computes the sum in Python's integers, which have no end."""
     exact = (wide(a).astype(object) * wide(b).astype(object) + c.astype(object))
     return np.clip(exact, np.iinfo(S).min, np.iinfo(S).max).astype(S)
 
 
 def multiply_add(a, b, c):
-    """The sum modulo 2^64 and the bit above."""
+    """Returns the sum modulo 2^64 and the bit above."""
     product = wide(a) * wide(b)
     return product + c, product + c < product
 
@@ -183,7 +183,7 @@ def fields(x, bits, is_signed):
 
 
 def dot(bits, a_signed, b_signed, limit=None):
-    """A sum of products of fields, added to c, modulo 2^32 or limited to a type."""
+    """Returns a formula for a sum of products of fields, added to c, modulo 2^32 or limited to a type."""
     def of(a, b, c):
         total = wide(c).astype(S)
         for x, y in zip(fields(a, bits, a_signed), fields(b, bits, b_signed)):
@@ -205,7 +205,7 @@ def shift(x, by, bits, operation):
 
 
 def small_shifts(kinds):
-    """Shift counts of 0 to 4, which is what v_lshl_add_u64 allows."""
+    """Returns shift counts of 0 to 4, the range of v_lshl_add_u64."""
     a, b, c = values.draw(kinds)
     return [a, b % np.uint64(5), c]
 

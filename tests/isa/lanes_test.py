@@ -19,8 +19,8 @@ def some(kinds):
 
 
 def moved(lanes, source, writes=None, zero=False, operation=None):
-    """Each wave's lane i takes from lane source[i]. Where that is negative there is none: the lane keeps its old value,
-    or takes 0. `writes`: lanes that are written."""
+    """Returns a formula that moves lanes: each wave's lane i takes from lane source[i]. A negative source means none:
+    the lane keeps its old value, or takes 0. `writes` are the lanes that are written."""
     writes = np.ones(lanes, bool) if writes is None else writes
 
     def of(a, *more):
@@ -35,14 +35,14 @@ def moved(lanes, source, writes=None, zero=False, operation=None):
 
 # ---- DPP
 def in_row(lanes, function):
-    """A rule for the 16 lanes of a row; what leaves the row is not there."""
+    """Returns a rule for the 16 lanes of a row. A lane outside the row does not exist."""
     i = LANE[lanes]
     target = function(i % 16)
     return np.where((target < 0) | (target > 15), -1, i // 16 * 16 + target)
 
 
 def dpp_rules(lanes):
-    """Text to source lanes, for all chips of a family."""
+    """Returns texts and their source lanes, for all chips of a family."""
     i = LANE[lanes]
     yield "quad_perm:[1,2,3,0]", i // 4 * 4 + (i + 1) % 4
     for control in range(0, 256, 5): # each lane takes from each
@@ -90,7 +90,7 @@ def dpp():
 
 # ---- SDWA
 def part(x, select, extend):
-    """A byte or word of a register, zero or sign extended."""
+    """Returns a byte or word of a register, zero or sign extended."""
     if select == "DWORD":
         return x
     bits, number = (8 if select.startswith("BYTE") else 16), int(select[-1])
@@ -99,7 +99,7 @@ def part(x, select, extend):
 
 
 def placed(value, select, unused):
-    """A result in a part of the destination; the rest is 0, copies of the sign above, or what it was."""
+    """Puts a result in a part of the destination. The rest is 0, copies of the sign above, or its old value."""
     if select == "DWORD":
         return value
     bits, number = (8 if select.startswith("BYTE") else 16), int(select[-1])
@@ -144,7 +144,7 @@ def pushed(lanes):
 
 
 def shuffles(kinds):
-    """Addresses that are a permutation of each 32 lanes, with bits that do not count."""
+    """Returns addresses that are a permutation of each 32 lanes, with bits that must be ignored."""
     rng = values.generator(16)
     order = rng.permuted(np.tile(np.arange(32, dtype=np.uint64), (512, 1)), axis=1)
     order[1::2] += np.uint64(32)
@@ -186,7 +186,8 @@ def permutes():
 
 
 def mask_count(lanes, mask, first, of):
-    """Bits of a mask below the lane, whose bit 0 stands for lane `first`; added to a."""
+    """Returns a formula for the number of bits of a mask below the lane, added to a. Bit 0 of the mask stands for lane
+    `first`."""
     below = np.array([bin(mask & (1 << max(of(n) - first, 0)) - 1 & 0xFFFFFFFF).count("1") for n in range(lanes)], U)
     return lambda a: a + np.resize(below, len(a))
 
@@ -226,7 +227,8 @@ def bits(x):
 
 
 def vopd():
-    """v70 and v81 are a, v73 and v74 are b: the two operations must read different banks."""
+    """Returns a dual instruction. v70 and v81 are a, v73 and v74 are b, because the two operations must read different
+    banks."""
     setup = "v_mov_b32 v70, {a}\nv_mov_b32 v73, {b}\nv_mov_b32 v74, {b}\nv_mov_b32 v81, {a}\n"
     end = "\nv_mov_b32 {dr}, v70\nv_mov_b32 {dr1}, v81"
     for n, (name, f) in enumerate(DUAL):

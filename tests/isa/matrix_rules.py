@@ -37,7 +37,7 @@ ZERO_EXPONENT = -126  # whatever the type
 
 
 def split(x, form):
-    """x = m * 2^(e - fraction) of finite doubles, m a whole number, subnormals not normalised."""
+    """Splits finite doubles: x = m * 2^(e - fraction), where m is a whole number. Subnormals are not normalised."""
     ordinary = np.isfinite(x) & (x != 0)
     safe = np.where(ordinary, x, 1)
     exponent = np.maximum(np.frexp(safe)[1] - 1, form.least).astype(S)
@@ -55,7 +55,7 @@ def zero_shift(x, by):
 
 # ---- rule 1
 def chain(a, b, c, form):
-    """One fused multiply-add for each k."""
+    """Does one fused multiply-add for each k."""
     kind = F if form.bits == 32 else D
     a, b, total = form.value(a).astype(kind), form.value(b).astype(kind), c
     for k in range(a.shape[-1]):
@@ -66,12 +66,12 @@ def chain(a, b, c, form):
 
 # ---- rule 2
 def positive_flush(x, least):
-    """Subnormals of a type become +0."""
+    """Returns x with subnormals of a type as +0."""
     return np.where(np.abs(x) < 2.0**least, 0.0, x).astype(F)
 
 
 def pairwise(size):
-    """f32 adds in a tree over `size` products, every subnormal flushed."""
+    """Returns the rule that adds in f32 in a tree over `size` products and flushes every subnormal."""
     def of(a, b, c, form):
         a, b = positive_flush(form.value(a), form.least), positive_flush(form.value(b), form.least)
         total = positive_flush(c, -126)
@@ -86,7 +86,7 @@ def pairwise(size):
 
 # ---- rules 3 and 4
 def specials(a, b, c):
-    """What a group with a NaN, an infinity or a product of 2^128 or more gives, and where there is such."""
+    """Returns the result of a group with a NaN, an infinity or a product of 2^128 or more, and where there is one."""
     with np.errstate(all="ignore"):
         exact = a * b
     infinite = np.isinf(a) | np.isinf(b)
@@ -100,13 +100,13 @@ def specials(a, b, c):
 
 
 def aligned_sum(m, e):
-    """Products cut toward zero below the greatest exponent, summed."""
+    """Sums products that are cut toward zero below the greatest exponent."""
     top = e.max(axis=-1)
     return zero_shift(m, top[..., None] - e).sum(axis=-1), top
 
 
 def finish(total, top, c, low_c):
-    """Adds c to a sum of products and rounds once. low_c: c counts as nothing when this far below."""
+    """Adds c to a sum of products and rounds once. low_c: how far below the sum c counts as nothing."""
     whole, exponent = split(c.astype(D), FORMATS["f32"])
     most = np.maximum(top, exponent)
     addend = floor_shift(2 * whole, most - exponent)
@@ -122,7 +122,7 @@ def products(a, b, form_a, form_b):
 
 
 def in_groups(size, group):
-    """A rule of `size` products, on all k in turn."""
+    """Returns the rule that applies one of `size` products to all k in turn."""
     def of(a, b, c, form_a, form_b=None):
         form_b = form_b or form_a
         if form_a is FORMATS["xf32"]:
@@ -142,7 +142,7 @@ def fused_group(m, e, c):
 
 
 def split_group(m, e, c):
-    """Even and odd k apart."""
+    """Applies a rule to even and to odd k separately."""
     (even, e0), (odd, e1) = aligned_sum(m[..., ::2], e[..., ::2]), aligned_sum(m[..., 1::2], e[..., 1::2])
     top = np.maximum(e0, e1)
     return finish(floor_shift(even, top - e0) + floor_shift(odd, top - e1), top, c, 25)
@@ -153,5 +153,5 @@ split16 = in_groups(16, split_group)
 
 
 def integers(a, b, c):
-    """Exact, modulo 2^32."""
+    """Sums exactly, modulo 2^32."""
     return (c.astype(S) + (a.astype(np.int8).astype(S) * b.astype(np.int8).astype(S)).sum(axis=-1)).astype(np.uint32)

@@ -35,7 +35,7 @@ class Form:
 
     @property
     def lane_groups(self):
-        """How many groups of lanes hold different k."""
+        """The number of groups of lanes that hold different k."""
         return 64 // (self.m * self.blocks)
 
     @property
@@ -44,7 +44,7 @@ class Form:
 
     @property
     def words(self):
-        """Registers of A and of B; of C and D."""
+        """The number of registers of A and of B, or of C and D."""
         return self.per_lane * self.bits // 32, self.m * self.m * self.blocks // 64 * (2 if self.a == "f64" else 1)
 
 
@@ -89,14 +89,14 @@ def gfx942_forms():
 
 # ---- layouts: which lane and register hold an element. Source: "CDNA3" ISA, chapter on matrix instructions.
 def operand_place(form):
-    """For A[block, i, k] (and B[block, j, k]): lane and element in it."""
+    """Returns the lane of A[block, i, k] (or B[block, j, k]) and its element there."""
     block, i, k = np.ogrid[:form.blocks, :form.m, :form.k]
     return i + form.m * (block + form.blocks * (k // form.per_lane)), np.broadcast_to(
         k % form.per_lane, (form.blocks, form.m, form.k))
 
 
 def result_place(form):
-    """For D[block, i, j]: lane and register."""
+    """Returns the lane and the register of D[block, i, j]."""
     block, i, j = np.ogrid[:form.blocks, :form.m, :form.m]
     if form.a == "f64":
         lane = j + (16 * (i % 4) if form.m == 16 else 4 * block + 16 * i)
@@ -112,20 +112,20 @@ def result_place(form):
 
 
 def to_lanes(matrices, place, elements):
-    """[waves, blocks, i, k] to what each lane holds, [waves, 64, elements]."""
+    """Rearranges [waves, blocks, i, k] into the elements of each lane, [waves, 64, elements]."""
     out = np.zeros((len(matrices), 64, elements), matrices.dtype)
     out[:, place[0], place[1]] = matrices
     return out
 
 
 def registers(lanes, bits):
-    """Elements of lanes, [waves * 64, words]."""
+    """Packs elements of lanes into registers, [waves * 64, words]."""
     store = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]
     return np.ascontiguousarray(lanes.astype(store)).view(np.uint32).reshape(lanes.shape[0] * 64, -1)
 
 
 def matrices(words, place, bits):
-    """The reverse of both."""
+    """Reverses both of these."""
     store = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]
     lanes = np.ascontiguousarray(words).view(store).reshape(len(words) // 64, 64, -1)
     return lanes[:, place[0], place[1]]
@@ -133,13 +133,13 @@ def matrices(words, place, bits):
 
 # ---- inputs
 def shape_of(kind):
-    """Mantissa and exponent bits."""
+    """Returns the numbers of mantissa and exponent bits."""
     form = rules.FORMATS[kind.replace("xf32", "f32")]
     return form.fraction, form.bits - 1 - form.fraction
 
 
 def special_list(kind, count):
-    """`count` patterns of a type: zeros, subnormals, ends of ranges, infinities, NaNs, ones."""
+    """Returns `count` patterns of a type: zeros, subnormals, ends of ranges, infinities, NaNs, ones."""
     if kind == "i8":
         return np.resize(np.array([0, 1, 0xFF, 0x7F, 0x80, 0x81, 2, 0x40], np.uint64), count)
     mantissa, exponent = shape_of(kind)
@@ -154,8 +154,8 @@ def special_list(kind, count):
 
 
 def random_patterns(rng, kind, shape, how):
-    """Bit patterns of one flavour: anything, near 1, all exponents, small, large, sparse; so low that products, and sums
-    with such a C, come near f32's subnormal numbers."""
+    """Returns bit patterns of one flavour: anything, near 1, all exponents, small, large, sparse, or so low that
+    products, and sums with such a C, come near f32's subnormal numbers."""
     if kind == "i8":
         return rng.integers(0, 256, shape, np.uint64)
     mantissa, exponent = shape_of(kind)
@@ -195,7 +195,8 @@ def random_inputs(form, waves):
 
 
 def special_inputs(form):
-    """Each pair of special values as the product of one k, with special values of C, beside several other products."""
+    """Returns each pair of special values as the product of one k, with special values of C, beside several other
+    products."""
     m, blocks = form.m, form.blocks
     across = 4 if m == 4 else 1  # 4x4 blocks: sixteen of them make all pairs of sixteen values
     list_a, list_b = (special_list(kind, max(m * across, 16)) for kind in (form.a, form.b))
@@ -219,7 +220,7 @@ def special_inputs(form):
 
 @functools.cache
 def inputs(form):
-    """Registers of A, B and C for all waves."""
+    """Returns the registers of A, B and C for all waves."""
     waves = -(-OUTPUTS // (form.m * form.m * form.blocks)) + 3 & ~3
     a, b, c = (np.concatenate(pair) for pair in zip(random_inputs(form, waves), special_inputs(form)))
     c_bits = 64 if form.a == "f64" else 32
@@ -240,7 +241,7 @@ def product(form):
 
 
 def part(form, a, b, c):
-    """Some waves' results as bit patterns."""
+    """Returns some waves' results as bit patterns."""
     a, b = a[:, :, :, None, :], b[:, :, None, :, :]
     if form.a == "i8":
         return form.rule(a, b, c)

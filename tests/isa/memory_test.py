@@ -29,7 +29,7 @@ def bytes_at(a, offset, count):
 
 
 def narrow(kind, offset, half=None):
-    """One number of a type, extended to 32 bits or put into one half of the destination."""
+    """Returns a formula for one number of a type, extended to 32 bits or put into one half of the destination."""
     size = np.dtype(kind).itemsize
 
     def of(a):
@@ -58,7 +58,7 @@ DESCRIPTOR = {"9": 0x00027000, "1": 0x31016000}
 
 
 def descriptor(chip, limit="-1"):
-    """s[20:23]: raw bytes from the source on."""
+    """Returns code that puts a descriptor of raw bytes from the source on into s[20:23]."""
     flags = DESCRIPTOR["9" if chip in gpu.CDNA else "1"]
     return f"s_mov_b32 s20, s6\ns_and_b32 s21, s7, 0xffff\ns_mov_b32 s22, {limit}\ns_mov_b32 s23, {flags:#x}\n"
 
@@ -168,7 +168,7 @@ MEMORY_NAMES = {"add": "add", "sub": "sub", "inc": "inc", "dec": "dec", "min_i":
 
 
 def returned(operation):
-    """Registers: what memory held, what it holds after."""
+    """Returns a formula whose registers are memory's old and new value."""
     def of(old, *data):
         new = operation(old, *data).astype(old.dtype)
         return np.concatenate([np.ascontiguousarray(x).view(U).reshape(len(x), -1) for x in (old, new)], axis=1)
@@ -176,7 +176,7 @@ def returned(operation):
 
 
 def pairs(kind):
-    """Sums of the halves of registers, each rounded once."""
+    """Returns a formula for sums of the halves of registers, each rounded once."""
     def of(x, y):
         parts = [np.ascontiguousarray(z).view(kind).astype(F) for z in (x, y)]
         return (parts[0] + parts[1]).astype(kind).view(U)
@@ -184,7 +184,7 @@ def pairs(kind):
 
 
 def registers(first, bits):
-    """The text of the first or second result of an atomic."""
+    """Returns the text of the first or second result of an atomic."""
     one = ("{dr}", "{dr1}") if bits == 32 else ("{pair0}", "{pair1}")
     return one[first]
 
@@ -256,12 +256,12 @@ def floats():
 
 
 def numbers(kinds):
-    """Without NaNs, whose order in memory minima is not defined."""
+    """Returns numbers without NaNs, whose order in memory minima is not defined."""
     return [np.where(x & np.uint64(0x7FFFFFFF) > np.uint64(0x7F800000), np.uint64(0x3F800000), x) for x in some(kinds)]
 
 
 def wide_numbers(kinds):
-    """Doubles, without NaNs and zeros of both signs."""
+    """Returns doubles, without NaNs and zeros of both signs."""
     rng = values.generator(44)
     return [(rng.standard_normal(2**14) * 2.0**rng.integers(-300, 300, 2**14)).view(L) for _ in kinds]
 

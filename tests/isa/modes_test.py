@@ -16,7 +16,8 @@ UP, DOWN, ZERO = 1, 2, 3
 
 # ---- rounding
 def directed(x, kind, mode):
-    """Doubles to a narrower type; where they are odd-rounded sums, as one rounding of the exact ones."""
+    """Rounds doubles to a narrower type. Those that are odd-rounded sums give what one rounding of the exact sums
+    would."""
     nearest = x.astype(kind)
     back = nearest.astype(D)
     up, down = (np.nextafter(nearest, kind(end)) for end in (np.inf, -np.inf))
@@ -28,7 +29,7 @@ def directed(x, kind, mode):
 
 
 def exact_sum(a, b, mode):
-    """a + b of doubles, rounded to odd; a zero has the sign that the mode gives it."""
+    """Computes a + b of doubles, rounded to odd. A zero has the sign that the mode gives it."""
     with ieee.rounding(mode):
         signed_zero = a + b
     total = ieee.round_to_odd(a, b)
@@ -48,7 +49,7 @@ def fma(mode):
 
 
 def in_mode(operation, mode):
-    """A double operation that NumPy or libm does in the processor's own mode."""
+    """Returns a double operation that NumPy or libm does in the processor's own mode."""
     def of(*operands):
         with ieee.rounding(mode):
             return operation(*operands)
@@ -73,7 +74,7 @@ def fewer(kinds):
 
 
 def sums(kinds):
-    """Registers of halves, or pairs of f32, of like size."""
+    """Returns registers of halves, or pairs of f32, of like size."""
     kind, count = ("f16", 2) if kinds[0] == "b32" else ("f32", 2)
     parts = [[values.random_bits(kind, 2**18, 2 * i + part) for part in range(count)] for i in range(len(kinds))]
     bits = np.uint64(16 if kind == "f16" else 32)
@@ -114,7 +115,7 @@ def few_doubles(kinds):
 
 # ---- subnormals
 def flushing(operation, sources, result):
-    """Sources and result without subnormals where the mode says so."""
+    """Returns a formula with sources and result without subnormals if the mode says so."""
     def of(*operands):
         operands = [ieee.flushed(x) if sources else x for x in operands]
         value = operation(*operands)
@@ -135,7 +136,7 @@ def fused(a, b, c):
 
 
 def tiny(kinds):
-    """Numbers whose sums and products are near the subnormal ones."""
+    """Returns numbers whose sums and products are near the subnormal ones."""
     kind = kinds[0]
     fraction, exponent = {"f16": (10, 5), "f32": (23, 8), "f64": (52, 11), "b32": (10, 5)}[kind]
     bias = (1 << exponent - 1) - 1
@@ -167,8 +168,8 @@ def subnormals():
 
 # ---- FP16_OVFL
 def limited(operation, poles=False):
-    """An infinity that no source had becomes the largest number, but where a pole keeps it: a source (the divisor, if
-    there are more) is 0."""
+    """Returns an operation that replaces an infinity that no source had by the largest number. A pole keeps the
+    infinity: a source (the divisor, if there are more) is 0."""
     def of(*sources):
         value = operation(*sources).astype(H)
         keep = np.any([np.isinf(x) for x in sources if x.dtype.kind == "f"], axis=0)
@@ -178,7 +179,8 @@ def limited(operation, poles=False):
 
 
 def large(kinds):
-    """Registers whose halves are numbers near the largest and specials; factors that are small powers of two."""
+    """Returns registers whose halves are numbers near the largest, and special values, with factors that are small
+    powers of two."""
     out = []
     for i, kind in enumerate(kinds):
         low, high = (values.draw(("f16", "f16"), 2**17)[part] for part in range(2))
@@ -212,7 +214,7 @@ def overflow():
 
 
 def moderate(kinds):
-    """Sums of products on both sides of f16's end, and infinities."""
+    """Returns factors whose sums of products lie on both sides of f16's end, and infinities."""
     rng = values.generator(23)
     parts = [rng.integers(0, 2, 2**16, np.uint64) << np.uint64(31) | rng.integers(0x42800000, 0x44000000, 2**16, np.uint64)
              for _ in kinds]
@@ -222,7 +224,7 @@ def moderate(kinds):
 
 # ---- clamp and omod
 def unit(x, nan=0):
-    """Between 0 and 1."""
+    """Clamps to 0 to 1."""
     zero, one = x.dtype.type(0), x.dtype.type(1)
     return np.where(np.isnan(x), x.dtype.type(nan), np.where(x > 0, np.minimum(x, one), zero))
 

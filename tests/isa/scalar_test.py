@@ -22,7 +22,7 @@ def pair(first, words):
 
 
 def loop(result, sources, instruction):
-    """{d} holds the result's registers, then SCC; the last source is SCC before."""
+    """Returns the text of a loop. {d} holds the result's registers, then SCC; the last source is SCC before."""
     vectors, before, after = "abc", [], []
     registers = {"a": 40, "b": 44, "c": 48}
     for letter, kind in zip(vectors, sources):
@@ -40,7 +40,7 @@ def loop(result, sources, instruction):
 
 
 def scalar(names, types, formula, instruction=None, **more):
-    """A line of the table. formula gives result and SCC (None: as it was before, 0); types as elsewhere."""
+    """Returns a line of the table. formula gives result and SCC (None: its value before, 0); types are as elsewhere."""
     result, *sources = types.split()
     result = "" if result == "-" else result
     if instruction is None:
@@ -62,7 +62,7 @@ def scalar(names, types, formula, instruction=None, **more):
 
 
 def fewer(kinds):
-    """All special values, and random ones: 10^6 for 32-bit sources on one chip."""
+    """Returns all special values, and random ones: 10^6 for 32-bit sources on one chip."""
     return values.draw(tuple({"u16": "u32", "b16": "u32", "i16": "i32"}.get(kind, kind) for kind in kinds), 2**18)
 
 
@@ -89,7 +89,7 @@ def subtract(a, b, c=None):
 
 
 def signed(operation):
-    """SCC: the result left the type's range."""
+    """Returns a formula that also gives in SCC whether the result left the type's range."""
     def of(a, b):
         exact = operation(wide(a), wide(b))
         return exact.astype(I), exact != exact.astype(I)
@@ -97,7 +97,8 @@ def signed(operation):
 
 
 def choose(better):
-    """SCC: the first one is taken. Of equal ones it is the maximum."""
+    """Returns a formula that also gives in SCC whether the first operand is taken. Of equal ones the first is the
+    maximum."""
     return lambda a, b: (np.where(better(a, b), a, b), better(a, b))
 
 
@@ -110,7 +111,7 @@ def by(x, count, operation, bits):
 
 
 def field(a, b):
-    """Offset in b[4:0], width in b[22:16]; wider than the register means all of it."""
+    """Returns the field of offset b[4:0] and width b[22:16]. A width beyond the register means all of it."""
     bits = U(a.dtype.itemsize * 8)
     width = np.minimum(b >> U(16) & U(127), bits)
     shifted = by(a, b, np.right_shift, int(bits))
@@ -140,7 +141,7 @@ def shift_add(count):
 
 
 def two(operation):
-    """Halves of 64 bits as 32-bit numbers."""
+    """Returns an operation on the halves of 64 bits as 32-bit numbers."""
     return lambda a: operation(a.astype(U), (a >> L(32)).astype(U))
 
 
@@ -186,7 +187,7 @@ def mask_of(bits, kind):
 
 
 def both_sizes(name, formula, rdna=None):
-    """A logical instruction of 32 and 64 bits."""
+    """Returns a logical instruction of 32 and of 64 bits."""
     for bits in (32, 64):
         yield scalar(f"s_{name}_b{bits}" + (f"/s_{rdna}_b{bits}" if rdna else ""), f"u{bits} u{bits} u{bits}", logic(formula))
 
@@ -296,18 +297,18 @@ FLOATS = [
 
 
 def half(formula):
-    """Through f32, which holds every f16 product; a sum's second rounding is innocuous there."""
+    """Computes through f32, which holds every f16 product. A sum's second rounding is innocuous there."""
     return plain(lambda *operands: formula(*(x.astype(F) for x in operands)).astype(H))
 
 
 def into(kind):
-    """Toward zero; what the type does not have becomes the nearest that it has, NaN zero."""
+    """Returns a conversion toward zero. A value beyond the type becomes its nearest value, a NaN zero."""
     info = np.iinfo(kind)
     return lambda a: np.where(np.isnan(a), 0, np.clip(np.trunc(a.astype(np.float64)), info.min, info.max)).astype(kind)
 
 
 def cut(a):
-    """f32 to f16 toward zero."""
+    """Converts f32 to f16 toward zero."""
     near = a.astype(H)
     return np.where(np.abs(near.astype(F)) > np.abs(a), np.nextafter(near, H(0)), near)
 
@@ -317,7 +318,7 @@ def packed_cut(a, b):
 
 
 def finite(kinds):
-    """NaN has no one place in packed results."""
+    """Returns finite values, because NaN has no one place in packed results."""
     return [x[~np.isnan(x.astype(U).view(F))][:2**17] for x in values.draw(kinds, 2**18)]
 
 
@@ -349,7 +350,7 @@ MORE_FLOATS = [
 
 # ---- transcendental functions of scalars, where they are exact
 def exponents(kinds):
-    """Even powers of two."""
+    """Returns even powers of two."""
     at = values.generator(31).integers(-5, 6, 2**14) * 2
     return [np.ldexp(1.0, at).astype({"f32": F, "f16": H}[kinds[0]]).view({"f32": U, "f16": np.uint16}[kinds[0]]).astype(L)]
 
@@ -373,7 +374,7 @@ RDNA_NAMES = {"andn1": "and_not0", "andn2": "and_not1", "orn1": "or_not0", "orn2
 
 
 def save_exec():
-    """EXEC is b; the result is EXEC as it was, or as it is then. SCC: it is not 0."""
+    """Returns EXEC before or after, and in SCC whether it is not 0. EXEC is b."""
     for bits, kind, register, chips in ((64, "u64", "exec", gpu.CDNA), (32, "u32", "exec_lo", gpu.RDNA)):
         restore = f"s_mov_b{bits} {register}, -1"
         for name, f in EXEC_FORMS.items():

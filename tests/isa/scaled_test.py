@@ -21,20 +21,20 @@ WIDE = {"f32": (F, 32, "f"), "f16": (np.float16, 16, "h"), "bf16": (ml_dtypes.bf
 
 
 def power(scale):
-    """2^(exponent - 127) of an f32; of an infinity or NaN, a NaN."""
+    """Returns 2^(exponent - 127) of an f32, or NaN for an infinity or NaN."""
     exponent = (scale.view(U) >> U(23) & U(255)).astype(np.int32)
     return np.where(exponent == 255, np.nan, np.ldexp(1.0, exponent - 127))
 
 
 def unpacked(words, bits, count):
-    """[n, count] numbers of `bits` bits of rows of registers, lowest first."""
+    """Unpacks [n, count] numbers of `bits` bits from rows of registers, lowest first."""
     raw = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)
     each = np.unpackbits(raw, axis=1, bitorder="little")[:, :bits * count].reshape(len(words), count, bits)
     return (each.astype(U) << np.arange(bits, dtype=U)).sum(axis=2, dtype=U)
 
 
 def packed(numbers, bits):
-    """The reverse: rows of registers, the last one filled up with zeros."""
+    """Does the reverse: packs rows of registers. The last one is filled up with zeros."""
     each = (numbers[:, :, None] >> np.arange(bits, dtype=numbers.dtype) & 1).astype(np.uint8)
     flat = each.reshape(len(numbers), -1)
     flat = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 32)))
@@ -46,7 +46,7 @@ def decoded(codes, kind):
 
 
 def widened(small, wide, first, count):
-    """The formula of a conversion from small numbers, the first of which is number `first` of the source."""
+    """Returns the formula of a conversion from small numbers, the first of which is number `first` of the source."""
     kind, bits, _ = SMALL[small]
     target = WIDE[wide][0]
 
@@ -58,7 +58,8 @@ def widened(small, wide, first, count):
 
 
 def encoded(x, small):
-    """Codes, to nearest even. Floats of fewer than 8 bits have no infinities and NaNs: the largest stands for them."""
+    """Returns codes, rounded to nearest even. Floats of fewer than 8 bits have no infinities and NaNs: the largest
+    stands for them."""
     kind, bits, _ = SMALL[small]
     if bits == 8:
         return conversions_test.encoded(x.astype(F), kind).astype(U)
@@ -68,7 +69,7 @@ def encoded(x, small):
 
 
 def by_chance(x, random, small):
-    """Codes, the random number being a fraction of the last place that is added before the cut."""
+    """Returns codes. The random number is a fraction of the last place that is added before the cut."""
     kind, _, places = SMALL[small]
     least = int(np.log2(float(ml_dtypes.finfo(kind).smallest_normal)))
     finite = np.isfinite(x)
@@ -77,7 +78,7 @@ def by_chance(x, random, small):
 
 
 def elements(words, wide, count):
-    """[n, count] numbers of rows of registers, as doubles."""
+    """Returns [n, count] numbers of rows of registers, as doubles."""
     kind, bits, _ = WIDE[wide]
     raw = np.ascontiguousarray(words).reshape(len(words), -1)
     return raw.view(np.uint32 if bits == 32 else np.uint16).view(kind)[:, :count].astype(D)
@@ -88,7 +89,8 @@ def next_random(x):
 
 
 def narrowed(small, wide, count, seeded, sources, place):
-    """The formula of a conversion to small numbers. place: first bit in the destination, None if it is replaced."""
+    """Returns the formula of a conversion to small numbers. place: first bit in the destination, None if it is
+    replaced."""
     bits = SMALL[small][1]
 
     def of(*operands):
@@ -114,14 +116,14 @@ def narrowed(small, wide, count, seeded, sources, place):
 
 # ---- what to convert
 def scales(count, near):
-    """f32 scales: every exponent in turn, or such near 1."""
+    """Returns f32 scales: every exponent in turn, or exponents near 1."""
     rng = values.generator(11)
     exponent = rng.integers(118, 137, count, np.uint64) if near else np.arange(count, dtype=np.uint64) // 256 % 256
     return exponent << np.uint64(23) | rng.integers(0, 2**23, count, np.uint64)
 
 
 def every_code(kinds):
-    """Every byte, in each place, with every exponent of the scale; or as many random registers."""
+    """Returns every byte, in each place, with every exponent of the scale; or as many random registers."""
     rng = values.generator(12)
     words = int(kinds[0]) if kinds[0].isdigit() else 0
     if words:
@@ -131,7 +133,7 @@ def every_code(kinds):
 
 
 def wide_numbers(rng, wide, shape):
-    """Registers of numbers about 1, and some of all bit patterns."""
+    """Returns registers of numbers about 1, and some of all bit patterns."""
     anything = rng.integers(0, 2**32, shape, np.uint64)
     if wide == "f32":
         near = rng.integers(115, 138, shape, np.uint64) << np.uint64(23) | anything & np.uint64(0x807FFFFF)

@@ -19,7 +19,7 @@ ELSEWHERE = 2**19  # how many of the values an instruction is tried on beyond th
 
 
 def words_of(kind):
-    """Registers of an operand: of a type above, or of "N" words."""
+    """Returns how many registers an operand has: one of a type above, or of "N" words."""
     if listed(kind):
         count = int(kind[:-2])
         return {"f": count, "d": 2 * count}.get(kind[-1], (count + 1) // 2)
@@ -27,7 +27,7 @@ def words_of(kind):
 
 
 def listed(kind):
-    """The type of the floats that a result like "32xh" is a list of, or None."""
+    """Returns the type of the floats that a result like "32xh" is a list of, or None."""
     return {"xh": np.float16, "xb": ml_dtypes.bfloat16, "xf": np.float32, "xd": np.float64}.get(kind[-2:])
 
 
@@ -89,7 +89,7 @@ def registers(first, words):
 
 
 def moves(direction, base, words, first):
-    """Loads or stores of `words` registers at the lane's place, in pieces of up to four."""
+    """Returns loads or stores of `words` registers at the lane's place, in pieces of up to four."""
     out = []
     at = 0
     while at < words:
@@ -116,14 +116,14 @@ def place(words):
 
 
 def operand_text(op, kind, first, chip):
-    """A register as the assembler wants it: RDNA's 16-bit operands name a half."""
+    """Returns a register as the assembler wants it: RDNA's 16-bit operands name a half."""
     if kind != "m" and kind.endswith("16") and chip in gpu.RDNA:
         return f"v{first}.{'h' if op.high else 'l'}"
     return registers(first, words_of(kind))
 
 
 def instruction(op, chip, places):
-    """The instruction's text. places: letters to first registers."""
+    """Returns the instruction's text. places: letters to first registers."""
     vcc = "vcc" if chip in gpu.CDNA else "vcc_lo"
     kinds = dict(zip(LETTERS, op.sources), d=op.result)
     names = {letter: operand_text(op, kinds[letter], first, chip) for letter, first in places.items()}
@@ -144,7 +144,8 @@ def instruction(op, chip, places):
 
 
 def kernel_of(op, chip, name):
-    """One lane for each element: loads the sources, executes the instruction, stores the result."""
+    """Returns a kernel with one lane for each element: it loads the sources, executes the instruction and stores the
+    result."""
     vcc = "vcc" if chip in gpu.CDNA else "vcc_lo"
     lines = ["s_load_dwordx16 s[4:19], s[0:1], 0x0", "v_and_b32 v0, 0x3ff, v0", "v_lshl_add_u32 v1, {group}, 8, v0",
              wait(chip, "lgkm")]
@@ -175,7 +176,8 @@ class Table:
         self.ops = list(ops)
 
     def cases(self):
-        """(index, chip) for pytest, all chips of one instruction in a row, so that its expected values are reused."""
+        """Returns (index, chip) for pytest, with all chips of one instruction in a row, so that its expected values are
+        reused."""
         return [(i, chip) for i, op in enumerate(self.ops) for chip in op.chips()]
 
     def ids(self):
@@ -186,7 +188,7 @@ class Table:
         return gpu.Module(chip, [kernel_of(op, chip, f"k{i}") for i, op in enumerate(self.ops) if chip in op.chips()])
 
     def results(self, case):
-        """What the chip makes of the sources, and these."""
+        """Returns the chip's results for the sources, and the sources."""
         i, chip = case
         op = self.ops[i]
         inputs = drawn(op.data or values.draw, tuple(op.sources))
@@ -205,7 +207,7 @@ class Table:
         compare(op, chip, out, expected(op, chip), inputs)
 
     def run_within(self, case, bound):
-        """The same where the error is bounded absolutely, or by one unit in the last place."""
+        """Does the same with an error that is bounded absolutely, or by one unit in the last place."""
         op, chip = self.ops[case[0]], case[1]
         out, inputs = self.results(case)
         got = typed(op.result, out[:, 0]).astype(np.float64)
@@ -221,7 +223,7 @@ def words_of_result(op):
 
 @functools.lru_cache(maxsize=40)
 def drawn(data, kinds):
-    """Shared arrays with the sources' registers. What a 16-bit source does not use is random."""
+    """Returns shared arrays with the sources' registers. The unused bits of a 16-bit source are random."""
     out = []
     plain = tuple("u32" if kind == "m" else kind for kind in kinds)
     for i, (kind, bits) in enumerate(zip(plain, data(plain))):
@@ -238,7 +240,7 @@ def drawn(data, kinds):
 
 
 def typed(kind, array, high=False):
-    """Registers as the values that they stand for."""
+    """Returns registers as the values that they stand for."""
     if kind.isdigit():
         return array
     if kind.endswith("16"):
@@ -248,13 +250,13 @@ def typed(kind, array, high=False):
 
 @functools.lru_cache(maxsize=1)
 def computed(formula, data, kinds, high):
-    """What the formula makes of the sources: computed once for all chips."""
+    """Returns the formula's results for the sources, computed once for all chips."""
     with np.errstate(all="ignore"):
         return formula(*(typed(kind, array, high) for kind, array in zip(kinds, drawn(data, kinds))))
 
 
 def bits_of(kind, value):
-    """A result's registers, [count, words]."""
+    """Returns a result's registers, [count, words]."""
     if kind.isdigit() or listed(kind):
         return np.ascontiguousarray(value).view(np.uint32).reshape(-1, words_of(kind))
     value = np.ascontiguousarray(np.asarray(value).astype(DTYPES[kind], copy=False))
@@ -264,7 +266,7 @@ def bits_of(kind, value):
 
 
 def expected(op, chip):
-    """The registers that the instruction leaves, [count, words]."""
+    """Returns the registers that the instruction leaves, [count, words]."""
     result = computed(op.formula, op.data or values.draw, tuple(op.sources), op.high)
     if chip != op.chips()[0] and not values.LONG:
         result = tuple(x[:ELSEWHERE] for x in result) if isinstance(result, tuple) else result[:ELSEWHERE]
@@ -283,7 +285,7 @@ def expected(op, chip):
 
 
 def agrees(op, got, want):
-    """Where the registers are right: the same bits, both NaN, or near enough."""
+    """Returns where the registers are right: the same bits, both NaN, or near enough."""
     if np.array_equal(got, want):
         return np.ones(len(got), bool)
     same = (got == want).all(axis=1)
@@ -309,7 +311,7 @@ def agrees(op, got, want):
 
 
 def distance(x, y):
-    """How many floats lie between, of each pair; -0 and +0 are the same."""
+    """Returns how many floats lie between the two of each pair; -0 and +0 are the same."""
     kind = {2: np.int16, 4: np.int32, 8: np.int64}[x.dtype.itemsize]
     far = np.abs(ordered(x, kind) - ordered(y, kind))
     return np.where(np.isnan(x) != np.isnan(y), np.inf, far)

@@ -23,7 +23,7 @@ CASES = [(chip, *case) for chip in gpu.CHIPS for case in UNKNOWN[chip] + [(".lon
 
 
 def bytes_in(report):
-    """The words that a report shows: eight digits each."""
+    """Returns the words that a report shows, of eight digits each."""
     return [int(word, 16) for word in re.findall(r"\b[0-9a-f]{8}\b", report)]
 
 

@@ -20,12 +20,13 @@ def generator(*key):
 
 
 def signed_pair(values, bits):
-    """The values and the same with the upper bit flipped."""
+    """Returns the values and the same with the upper bit flipped."""
     return sorted({v & (1 << bits) - 1 for v in values} | {v ^ 1 << bits - 1 for v in values})
 
 
 def floats(mantissa, exponent, some):
-    """Bit patterns that matter in a float format, both signs: zero, least and greatest of each kind, NaNs, some."""
+    """Returns bit patterns that matter in a float format, of both signs: zero, the least and greatest of each kind,
+    NaNs, and some more."""
     one = 1 << mantissa
     bias = (1 << exponent - 1) - 1
     top = (1 << exponent) - 1 << mantissa
@@ -37,7 +38,7 @@ def floats(mantissa, exponent, some):
 
 
 def integers(bits):
-    """Integers that matter: ends of ranges, powers of two and their neighbours, patterns."""
+    """Returns integers that matter: ends of ranges, powers of two and their neighbours, patterns."""
     edge = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, (1 << bits // 2) - 1, 1 << bits // 2, (1 << bits // 2) + 1,
             (1 << bits - 1) - 1, (1 << bits - 1) - 2, 0x5555555555555555, 0x3333333333333333, 0x0123456789ABCDEF,
             0xFEDCBA98765432, 0x00FF00FF00FF00FF]
@@ -45,7 +46,7 @@ def integers(bits):
 
 
 def fill(values, count, bits, key):
-    """`count` patterns: those given and random ones."""
+    """Returns `count` patterns: the given ones and random ones."""
     more = generator(9, key).integers(0, 2**bits, max(count - len(values), 0), np.uint64, endpoint=False) \
         if bits < 64 else generator(9, key).integers(0, 2**64 - 1, max(count - len(values), 0), np.uint64, endpoint=True)
     return np.concatenate([np.array(values[:count], np.uint64), more])
@@ -53,7 +54,7 @@ def fill(values, count, bits, key):
 
 @functools.cache
 def specials(kind, count):
-    """`count` special values of a type, as bit patterns."""
+    """Returns `count` special values of a type, as bit patterns."""
     table = {
         "f16": (floats(10, 5, [0x3555, 0x4248, 0x63FF, 0x6400]), 16),
         "bf16": (floats(7, 8, [0x3EAA, 0x4049]), 16),
@@ -69,7 +70,8 @@ def specials(kind, count):
 
 
 def random_bits(kind, count, key):
-    """Half of it bit patterns, half values near each other: floats of close exponents, small integers."""
+    """Returns bit patterns, of which one half is arbitrary and the other half values near each other: floats of close
+    exponents, small integers."""
     rng = generator(len(kind), key)
     bits = int(kind.lstrip("ubfis"))
     any_bits = rng.integers(0, 2**bits - 1, count, np.uint64, endpoint=True)
@@ -86,7 +88,7 @@ def random_bits(kind, count, key):
 
 
 def tuples(kinds, count):
-    """All tuples of `count` special values of each kind, one array a kind."""
+    """Returns all tuples of `count` special values of each kind, in one array for each kind."""
     lists = [specials(kind, count) for kind in kinds]
     return [grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")]
 
@@ -96,8 +98,8 @@ def width(kind):
 
 
 def draw(kinds, random_16=RANDOM_16):
-    """Bit patterns for sources of these kinds: every one of 16 bits alone; else all tuples of special values, 64 of 16
-    bits, and random ones."""
+    """Returns bit patterns for sources of these kinds: every one of 16 bits alone; else all tuples of special values,
+    64 of 16 bits, and random ones."""
     if len(kinds) == 1 and width(kinds[0]) == 16:
         return [np.arange(65536, dtype=np.uint64)]
     widest = max(map(width, kinds))
@@ -107,7 +109,7 @@ def draw(kinds, random_16=RANDOM_16):
 
 
 def padded(values, dtype):
-    """Shared memory with the values, filled up to whole workgroups with the first one."""
+    """Returns shared memory with the values, filled up to whole workgroups with the first one."""
     total = -(-len(values) // gpu.WORKGROUP) * gpu.WORKGROUP
     out = gpu.MEMORY.array((total, *values.shape[1:]), dtype)
     out[:len(values)] = values
@@ -116,5 +118,5 @@ def padded(values, dtype):
 
 
 def pairs_of_bytes():
-    """Every pair of 8-bit values."""
+    """Returns every pair of 8-bit values."""
     return [np.array(column, np.uint64) for column in zip(*itertools.product(range(256), repeat=2))]
