@@ -38,7 +38,8 @@ def in_bf16(model):
 
 
 def make_flux(scale):
-    """FLUX.1's width: 24 heads of 128; a picture of 1024 x 1024, which is 64 * 64 patches, and 512 tokens of text."""
+    """Makes a model of FLUX.1's width: 24 heads of 128; a picture of 1024 x 1024, which is 64 * 64 patches, and 512
+    tokens of text."""
     model = in_bf16(FluxTransformer2DModel(num_layers=2, num_single_layers=4, num_attention_heads=max(1, 24 // scale)))
     side, text, b = max(2, 64 // scale), max(1, 512 // scale), torch.bfloat16
     ids = torch.zeros(side * side, 3)
@@ -49,7 +50,7 @@ def make_flux(scale):
 
 
 def make_llama(n, scale):
-    """Llama 3 8B's width: 32 heads of 128 on 8."""
+    """Makes a model of Llama 3 8B's width: 32 heads of 128 on 8."""
     heads, kv_heads = max(1, 32 // scale), max(1, 8 // scale)
     model = in_bf16(LlamaForCausalLM(LlamaConfig(
         hidden_size=128 * heads, num_hidden_layers=4, num_attention_heads=heads, num_key_value_heads=kv_heads,
@@ -64,7 +65,7 @@ MODELS = {"flux": make_flux, "llama-4096": lambda scale: make_llama(4096, scale)
 # ---- results
 
 def compare(patched, plain, exact):
-    """The worst layer: (its path, patched model's error, unpatched model's)."""
+    """Returns the worst layer: (its path, patched model's error, unpatched model's)."""
     pairs = [(path, error(ours, want), error(theirs, want)) for path in exact
              for ours, theirs, want in zip(patched[path], plain[path], exact[path], strict=True)]
     return max(pairs, key=lambda pair: pair[1] / max(pair[2], 2.0**-9))
@@ -73,7 +74,7 @@ def compare(patched, plain, exact):
 # ---- times
 
 def captured(function, inputs):
-    """What repeats a pass: of a GPU's a graph."""
+    """Returns the function that repeats a pass; on a GPU it replays a graph."""
     if not is_on_gpu(inputs):
         function(**inputs)
         return lambda: function(**inputs)
@@ -119,7 +120,7 @@ def medians(sides, timed, rounds):
 
 
 def measure(make, options):
-    """The figures of one model."""
+    """Returns the figures of one model."""
     torch.manual_seed(1)
     with torch.device(options.device):
         model, inputs = make(options.scale)
@@ -145,7 +146,7 @@ def measure(make, options):
 
 
 def device_names(device):
-    """What the figures were taken on: the device, and of a GPU its driver where that can be asked."""
+    """Returns the machine of the figures: the device, and for a GPU its driver if that can be asked."""
     if not device.startswith("cuda"):
         return {"device": quern.device("cpu").name, "threads": torch.get_num_threads()}
     driver = "unknown"

@@ -80,7 +80,7 @@ class Backend(Side):
             self.refused = f"PyTorch {torch.__version__} does not have it"
 
     def forced(self, function):
-        """What the function gives with no other backend allowed; None where the backend refuses."""
+        """Returns the function's result with no other backend allowed, or None if the backend refuses."""
         if self.refused:
             return None
         with warnings.catch_warnings(record=True) as said, self.attention.sdpa_kernel(self.backend):
@@ -105,7 +105,7 @@ class Backend(Side):
 
 
 def reason_of(error, said):
-    """PyTorch warns of each backend's reasons, then raises an error that says nothing."""
+    """Returns a backend's reason. PyTorch warns of each backend's reasons, then raises an error that says nothing."""
     texts = [str(warning.message).split(" (Triggered internally")[0].strip() for warning in said]
     reasons = [text for text in texts if not text.endswith("because:") and "runtime disabled" not in text]
     return "; ".join(reasons or [(str(error) or repr(error)).splitlines()[0]])[:400]
@@ -114,7 +114,7 @@ def reason_of(error, said):
 # ---- the measurement
 
 def problems_of(options):
-    """Name, kind, length, shapes of q and of k and v."""
+    """Returns name, kind, length, shapes of q and of k and v."""
     for length in options.seq:
         shape = (1, 24, length, 128)
         yield f"prompt of {length}", "prompt", length, shape, shape
@@ -133,7 +133,7 @@ def sides_of(torch, quern, options, tensors, causal):
 
 
 def beside_best(sides, flops, cache_bytes):
-    """quern's figures, every backend's, and those of the fastest backend as "torch"."""
+    """Returns quern's figures, every backend's, and those of the fastest backend as "torch"."""
     ours, backends = sides[0], {side.name: side.figures(flops, cache_bytes) for side in sides[1:]}
     row = {"quern_ms": ours.median / 1e6, "quern_best_ms": ours.best / 1e6, "quern_gflops": flops / ours.median,
            "quern_gb_s": cache_bytes / ours.median, "backends": backends}
@@ -175,7 +175,7 @@ def measure(torch, quern, options, device, problem):
 
 
 def worker(options):
-    """All problems with one number of threads; prints JSON."""
+    """Runs all problems with one number of threads, and prints JSON."""
     import torch
     import torch.nn.attention
     device = peer_common.device_of(torch, options.device)
@@ -210,7 +210,7 @@ def parse():
 
 
 def unit_of(row):
-    """What the row's speeds are given in: its name, the sides' key, how many of theirs make one."""
+    """Returns the unit of the row's speeds: its name, the sides' key, how many of theirs make one."""
     if row["kind"] == "decode":
         return "GB/s", "gb_s", 1
     return ("GFLOP/s", "gflops", 1) if row["device"] == "cpu" else ("TFLOP/s", "gflops", 1000)

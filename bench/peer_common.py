@@ -43,7 +43,7 @@ CODES = {"int32": (0, 32), "uint8": (1, 8), "float32": (2, 32), "bfloat16": (4, 
 
 
 def dl_tensor(tensor):
-    """A DLTensor over a torch tensor's memory; the tensor must outlive it."""
+    """Returns a DLTensor over a torch tensor's memory. The tensor must outlive it."""
     code, bits = CODES[str(tensor.dtype).removeprefix("torch.")]
     shape = (ctypes.c_int64 * tensor.ndim)(*tensor.shape)
     strides = (ctypes.c_int64 * tensor.ndim)(*tensor.stride())
@@ -91,7 +91,7 @@ class Quern:
             fail(f"{name}: {self.lib.qn_last_error().decode()}")
 
     def on_current_stream(self):
-        """PyTorch's current one: a graph is recorded on another than its usual one."""
+        """Takes PyTorch's current stream, because a graph is recorded on another than its usual one."""
         if self.id[0] == CPU:
             return self.stream
         native = self.torch.cuda.current_stream().cuda_stream
@@ -106,7 +106,8 @@ class Quern:
         return out
 
     def prepare(self, name, *operands):
-        """A function that makes the call; what Python must prepare is prepared here. An operand that can make a struct does."""
+        """Returns a function that makes the call. All that Python must prepare is prepared here. An operand that can
+        make a struct does."""
         plain = {float: ctypes.c_float, int: ctypes.c_int32, type(None): lambda _: None}
         keep = [o.make(self) if hasattr(o, "make") else plain.get(type(o), self.tensor)(o) for o in operands]
         args = [ctypes.byref(o) if isinstance(o, ctypes.Structure) else o for o in keep]
@@ -120,7 +121,7 @@ class Quern:
 
 
 def device_of(torch, name):
-    """PyTorch's device of this name; hip:N is cuda:N of a PyTorch for ROCm."""
+    """Returns PyTorch's device of this name; hip:N is cuda:N of a PyTorch for ROCm."""
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda", "hip") or (number and not number.isdigit()):
         fail(f"--device: found {name}, accepted: cpu, cuda:N, hip:N")
@@ -139,11 +140,11 @@ class Side:
         self.name, self.run, self.pause, self.times, self.spent = name, run, pause, [], 0
 
     def timed(self, measure):
-        """The nanoseconds of a run; None where it cannot run."""
+        """Returns the nanoseconds of a run, or None if it cannot run."""
         return measure(self.run)
 
     def record(self, torch):
-        """From here on a run replays a recorded graph of the call."""
+        """Makes later runs replay a recorded graph of the call."""
         self.recorded, self.run = self.run, replay_of(torch, self.run)  # the graph uses the call's tensors
 
     @property
@@ -156,7 +157,7 @@ class Side:
 
 
 def timer_of(torch, device):
-    """A function that gives the nanoseconds of a call."""
+    """Returns a function that gives the nanoseconds of a call."""
     if device.type == "cpu":
         def measure(run):
             start = time.perf_counter_ns()
@@ -175,7 +176,7 @@ def timer_of(torch, device):
 
 
 def replay_of(torch, run):
-    """A graph of GRAPH_CALLS calls, recorded: what they take without the host."""
+    """Records a graph of GRAPH_CALLS calls, whose time is that of the calls without the host."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())  # which has made the tensors
     with torch.cuda.stream(stream):
@@ -245,7 +246,7 @@ def processor():
 
 
 def versions_of(torch, device):
-    """What else the figures depend on: the GPU, its driver, the peers."""
+    """Returns what else the figures depend on: the GPU, its driver, the peers."""
     found = {"torch": torch.__version__}
     for package in ("triton", "flashinfer-python", "nvidia-cutlass-dsl"):
         try:
@@ -264,7 +265,7 @@ def versions_of(torch, device):
 
 
 def of_child(threads, **environment):
-    """What this script prints last, JSON, in a process of its own with so many threads on both sides."""
+    """Returns what this script prints last, as JSON, in a process of its own with so many threads on both sides."""
     child = subprocess.run([sys.executable, *sys.argv, "--threads-here", str(threads)],
                            env=dict(os.environ, QUERN_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads), **environment),
                            stdout=subprocess.PIPE, text=True)
@@ -274,7 +275,7 @@ def of_child(threads, **environment):
 
 
 def collect(threads, **environment):
-    """The figures of a process for each number of threads: both libraries make their threads once."""
+    """Returns the figures of a process for each number of threads, because both libraries make their threads once."""
     found = [of_child(count, **environment) for count in threads]
     command = " ".join(["python", f"bench/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])
     return {"processor": processor(), "command": command, "versions": found[0]["versions"],

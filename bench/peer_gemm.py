@@ -56,7 +56,7 @@ class Gemm:
 # ---- problems
 
 def quantize(torch, x, rows):
-    """e4m3fn codes and the f32 scales of blocks of `rows` x 128; both dimensions are multiples of these."""
+    """Returns e4m3fn codes and the f32 scales of blocks of `rows` x 128. Both dimensions are multiples of these."""
     m, k = x.shape
     blocks = x.view(m // rows, rows, k // 128, 128)
     scale = blocks.abs().amax((1, 3)).clamp(1e-4) / 448
@@ -68,7 +68,7 @@ def pad(torch, x, rows):
 
 
 def across(scale):
-    """The same scales, m contiguous."""
+    """Returns the same scales, m contiguous."""
     return scale.t().contiguous().t()
 
 
@@ -99,7 +99,7 @@ def bf16_sides(torch, quern, m, n, k):
 # ---- times
 
 def traced(torch, sides, runs):
-    """Each side's kernels' times in microseconds, of `runs` rounds in which the sides take turns."""
+    """Returns each side's kernels' times in microseconds, of `runs` rounds in which the sides take turns."""
     from torch.profiler import ProfilerActivity, profile
     flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
     names = list(sides)

@@ -82,7 +82,8 @@ def make_silu_and_mul(torch, x, **_):
 
 
 def make_rope(torch, x, **_):
-    """In place, pairs half a head apart, a quarter as many heads of k; PyTorch makes new tensors, and the angles once."""
+    """Rotates in place, pairs half a head apart, with a quarter as many heads of k. PyTorch makes new tensors, and the
+    angles once."""
     n, heads = x.shape[0], x.shape[1] // 128
     q, k = x.clone().view(n, heads, 128), x[:, :x.shape[1] // 4].clone().view(n, -1, 128)
     pos = torch.arange(n, dtype=torch.int32, device=x.device)
@@ -158,7 +159,7 @@ def make_rope_cache(torch, options, **_):
 
 
 def make_append(torch, options, **_):
-    """8 sequences of 1024 tokens, 8 heads of 128, pages of 16."""
+    """Appends to 8 sequences of 1024 tokens, 8 heads of 128, pages of 16."""
     n, batches, page = 8192, 8, 16
     pages = n // page
     key, value = (torch.randn(n, 8, 128, dtype=torch.bfloat16, device=options.device) for _ in range(2))
@@ -228,7 +229,7 @@ def sides_of(torch, quern, made, options):
 
 
 def difference(torch, made):
-    """How far quern's result is from PyTorch's, as a part of the norm; in place: not compared."""
+    """Returns how far quern's result is from PyTorch's, as a part of the norm. Results in place are not compared."""
     if made.get("in_place"):
         return None
     theirs = made["eager"]()

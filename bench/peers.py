@@ -41,7 +41,7 @@ class Gemm(peer_common.Quern):
     """quern on the CPU."""
 
     def pack(self, torch, weight, scale):
-        """The weights in the order of the CPU's kernels, and their scales."""
+        """Returns the weights in the order of the CPU's kernels, and their scales."""
         b, scale_b = dl_tensor(weight), dl_tensor(scale)
         shape, dtype = (ctypes.c_int64 * 3)(), (ctypes.c_uint8 * 4)()
         self.call("qn_gemm_packed_shape", self.device, ctypes.byref(b), shape, dtype)
@@ -71,7 +71,7 @@ class Product:
 # ---- the measurement
 
 def quantize(torch, x, rows, columns):
-    """x in blocks of rows x columns: codes and one f32 scale a block."""
+    """Quantises x in blocks of rows x columns: codes and one f32 scale for each block."""
     m, k = x.shape
     padded = torch.nn.functional.pad(x.float(), (0, -k % columns, 0, -m % rows))
     blocks = padded.view(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns)
@@ -81,13 +81,13 @@ def quantize(torch, x, rows, columns):
 
 
 def difference(torch, x, y):
-    """DeepGEMM's measure: 0 for equal matrices, about relative error squared."""
+    """Returns DeepGEMM's measure: 0 for equal matrices, about relative error squared."""
     x, y = x.double(), y.double()
     return float(1 - 2 * (x * y).sum() / ((x * x).sum() + (y * y).sum()))
 
 
 def weights_of(torch, quern, form, w):
-    """A weight matrix and its scales as quern takes them in this form."""
+    """Returns a weight matrix and its scales as quern takes them in this form."""
     if form == "bf16":
         return w, None
     codes, scale = quantize(torch, w, 128, 128)
@@ -97,7 +97,7 @@ def weights_of(torch, quern, form, w):
 
 
 def peak_side(options):
-    """A run of FMAs on as many threads, of 5 ms or so; `operations` is how many it does."""
+    """Returns a run of FMAs on as many threads, of 5 ms or so. `operations` is how many it does."""
     clang = next(filter(None, map(shutil.which, ("clang-22", "clang"))), None) or peer_common.fail("--peak needs clang")
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/fma_peak.so"
@@ -112,7 +112,7 @@ def peak_side(options):
 
 
 def peers_of(torch, options, x, weights):
-    """PyTorch in each dtype that was asked for."""
+    """Returns PyTorch in each dtype that was asked for."""
     def side(name, dtype):
         ours, turn = x.to(dtype), itertools.cycle([w.to(dtype) for w in weights])
         return Side(name, lambda: torch.nn.functional.linear(ours, next(turn)))
@@ -146,7 +146,7 @@ def measure_m(torch, quern, options, m, weights, ours_weights):
 
 
 def worker(options):
-    """All sizes with one number of threads; prints JSON."""
+    """Runs all sizes with one number of threads, and prints JSON."""
     import torch
     torch.manual_seed(1)
     torch.set_num_threads(options.threads_here)

@@ -21,7 +21,7 @@ EMPTY = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty()
 
 
 def best_us(call, wait):
-    """Microseconds of one call of the fastest batch."""
+    """Returns the microseconds of one call of the fastest batch."""
     best = float("inf")
     for _ in range(BATCHES):
         wait()
@@ -39,7 +39,7 @@ def check(result):
 
 
 def launch_us(torch):
-    """The driver's launch of an empty kernel on PyTorch's current stream."""
+    """Returns the microseconds of the driver's launch of an empty kernel on PyTorch's current stream."""
     driver = ctypes.CDLL("libcuda.so.1")
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     check(driver.cuModuleLoadData(ctypes.byref(module), EMPTY))
@@ -59,7 +59,7 @@ def launch_us(torch):
 
 
 def calls_of(torch, quern, device):
-    """Name -> a call, each one kernel of few bytes (on the CPU: of no rows)."""
+    """Returns name -> a call, each one kernel of few bytes (on the CPU: of no rows)."""
     rows = 0 if device == "cpu" else 1
     x, weight = torch.randn(rows, 64, device=device), torch.ones(64, device=device)
     out, half = torch.empty_like(x), torch.empty(rows, 32, device=device)

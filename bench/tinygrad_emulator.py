@@ -84,7 +84,7 @@ class Quern:
 
 
 def find_descriptor(image):
-    """Offset of matmul.kd in the image as loaded, and the image."""
+    """Returns the offset of matmul.kd in the image as loaded, and the image."""
     sections_at, = struct.unpack_from("<Q", image, 40)
     segments_at, = struct.unpack_from("<Q", image, 32)
     segment_count, = struct.unpack_from("<H", image, 56)

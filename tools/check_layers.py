@@ -64,7 +64,7 @@ def room_of(path):
 
 
 def resolve(path, name, files):
-    """The tracked file that #include "name" in path means, or None if it is not ours."""
+    """Returns the tracked file that #include "name" in path means, or None if it is not ours."""
     here = pathlib.PurePosixPath(path).parent
     for base in (here, pathlib.PurePosixPath("include"), pathlib.PurePosixPath("gpu"),
                  pathlib.PurePosixPath("runtime"), pathlib.PurePosixPath(".")):
@@ -115,7 +115,8 @@ def include_errors():
 
 
 def room_of_object(path):
-    """The room of an object by its source, which CMake's path of the object ends with; None: of no room."""
+    """Returns the room of an object by its source, with which CMake's path of the object ends, or None if it is in no
+    room."""
     source = re.sub(r"^.*?\.dir/", "", path).removesuffix(".o")
     if source == "images/images.c":
         return "runtime"  # the build's own, for runtime/image/
@@ -125,7 +126,7 @@ def room_of_object(path):
 
 
 def read_symbols(build, nm):
-    """Of each object of a room: its path, its room, the symbols that it defines and those that it takes."""
+    """Returns, of each object of a room, its path, its room, the symbols that it defines and those that it takes."""
     rooms = {str(path): room_of_object(str(path.relative_to(build))) for path in sorted(pathlib.Path(build).rglob("*.o"))}
     objects = {path: (path, room, set(), set()) for path, room in rooms.items() if room in ALLOWED}
     if not any(room == "runtime" for _, room, _, _ in objects.values()):
@@ -138,7 +139,7 @@ def read_symbols(build, nm):
 
 
 def may_take(room, owner, name):
-    """Whether objects of a room may take a symbol that another room's source defines."""
+    """Returns whether objects of a room may take a symbol that another room's source defines."""
     if name.startswith("qn_") and room not in INNER:
         owner = "include"
     return owner in ALLOWED[room] | TEST_EXTRA.get(room, set())

@@ -34,13 +34,14 @@ class Kernel:
     usage: dict[str, int] = field(default_factory=dict)
 
     def matrix_loops(self) -> list[list[Instruction]]:
-        """The innermost loops that hold matrix instructions, in the order of the code, wherever its parts lie."""
+        """Returns the innermost loops that hold matrix instructions, in the order of the code, wherever their parts
+        lie."""
         after = self.successors()
         loops = innermost_loops(after, [i.kind == "matrix" for i in self.instructions])
         return [[self.instructions[n] for n in loop] for loop in sorted(loops)]
 
     def successors(self) -> list[list[int]]:
-        """For each instruction, which ones may come next."""
+        """Returns, for each instruction, which ones may come next."""
         index = {i.address: n for n, i in enumerate(self.instructions)}
         last = len(self.instructions) - 1
         return [([index[i.target]] if i.target in index else [])
@@ -49,7 +50,8 @@ class Kernel:
 
 
 def cycles(nodes: set[int], after: list[list[int]]) -> list[list[int]]:
-    """The strongly connected parts of a graph that have an edge at all (Tarjan's algorithm, without recursion)."""
+    """Returns the strongly connected parts of a graph that have an edge at all (Tarjan's algorithm, without
+    recursion)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     open_nodes: list[int] = []
@@ -78,7 +80,7 @@ def cycles(nodes: set[int], after: list[list[int]]) -> list[list[int]]:
 
 
 def innermost_loops(after: list[list[int]], wanted: list[bool], nodes: set[int] | None = None) -> list[list[int]]:
-    """The loops that hold a wanted node and no smaller loop that does. A loop's head is where it is entered."""
+    """Returns the loops that hold a wanted node and no smaller loop that does. A loop is entered at its head."""
     nodes = set(range(len(after))) if nodes is None else nodes
     loops: list[list[int]] = []
     if not any(wanted):
@@ -145,7 +147,7 @@ def read_code(path: str) -> dict[str, Kernel]:
 
 
 def read_kernels(path: str) -> list[Kernel]:
-    """Every kernel of an image, with its code and what its metadata says it uses."""
+    """Returns every kernel of an image, with its code and what its metadata says it uses."""
     code = read_code(path)
     notes = output_of(tool("llvm-readelf"), "--notes", path)
     kernels = []
@@ -163,7 +165,7 @@ def mix_of(body: list[Instruction]) -> Counter:
 
 
 def waits_before_barriers(body: list[Instruction]) -> bool:
-    """Whether each barrier that a copy to LDS precedes has a wait for memory between, the loop taken twice."""
+    """Returns whether each barrier that a copy to LDS precedes has a wait for memory between, the loop taken twice."""
     pending = False
     for i in body + body:
         if i.kind == "lds copy":

@@ -29,12 +29,12 @@ def table(titles, rows):
 
 
 def arithmetic(gflops, on_cpu):
-    """As the command gives it: GFLOP/s on CPUs, TFLOP/s on GPUs."""
+    """Returns a speed as the command prints it: GFLOP/s on CPUs, TFLOP/s on GPUs."""
     return f"{gflops:.1f} GFLOP/s" if on_cpu else f"{gflops / 1e3:.2f} TFLOP/s"
 
 
 def bench_table(report):
-    """What `quern bench --json` printed."""
+    """Returns the table of what `quern bench --json` printed."""
     rows, on_cpu = [], report["device"]["wave_size"] == 1
     for r in report["results"]:
         by_memory = not r["flops"] or " qo=1 kv=" in r["problem"]  # a decode reads its cache
@@ -49,7 +49,8 @@ def bench_table(report):
 
 
 def graph_table(report):
-    """What bench/peer_rows.py --graph wrote: microseconds of a call, and each side's part of quern's time."""
+    """Returns the table of what bench/peer_rows.py --graph wrote: microseconds of a call, and each side's part of
+    quern's time."""
     sides = [s for s in SIDES if any(f"{s}_ns" in r for r in report["rows"])]
     rows = [[f"`{r['op']}` {r['rows']} × {r['dim']}",
              *(f"{r[f'{s}_ns'] / 1e3:.2f}" if f"{s}_ns" in r else "-" for s in sides),
@@ -66,8 +67,8 @@ def machine_of(report):
 
 
 def attention_table(report):
-    """What bench/peer_attention.py wrote: speeds of medians, and the ratio to PyTorch's fastest backend. Before it forced
-    backends there was one, PyTorch's own choice."""
+    """Returns the table of what bench/peer_attention.py wrote: speeds of medians, and the ratio to PyTorch's fastest
+    backend. Older results have one backend, PyTorch's own choice, because it did not force backends."""
     def backends_of(r):
         return r.get("backends") or {"PyTorch": {"gflops": r["torch_gflops"], "gb_s": r["torch_gb_s"]}}
 
@@ -87,7 +88,7 @@ def attention_table(report):
 
 
 def gemm_table(report):
-    """What bench/peers.py wrote."""
+    """Returns the table of what bench/peers.py wrote."""
     rows = [[str(r["threads"]), r["form"], str(r["m"]), f"{r['quern_ms']:.3f}", f"{r['torch_ms']:.3f}",
              f"{r['quern_gflops']:.1f}", f"{r['torch_gflops']:.1f}", f"{r['ratio']:.2f} ({r['best_ratio']:.2f})"]
             for r in report["rows"]]
@@ -96,7 +97,8 @@ def gemm_table(report):
 
 
 def patch_table(report):
-    """What bench/patch_models.py wrote: milliseconds of a pass, and how many times as fast as the unpatched model."""
+    """Returns the table of what bench/patch_models.py wrote: milliseconds of a pass, and how many times as fast as the
+    unpatched model."""
     models = list(report["models"].values())
     rows = [[side, *(f"{m['ms'][side]:.3g}" + ("" if side == "unpatched" else f" ({m['ms']['unpatched'] / m['ms'][side]:.2f})")
                      for m in models)] for side in models[0]["ms"]]
@@ -116,7 +118,8 @@ INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f3
 
 
 def sim_table(report):
-    """What sim_bench wrote: millions of instructions a second; matrix instructions both ways, some of the others."""
+    """Returns the table of what sim_bench wrote: millions of instructions a second, matrix instructions both ways, and
+    some of the others."""
     exact = [name for name in report if name.startswith(("v_mfma", "v_wmma")) and not name.endswith(".fast")]
     rows = [[f"`{name.rpartition('.')[0]}` ({name.rpartition('.')[2]})", f"{report[name]['value']:.3g}",
              f"{report[name + '.fast']['value']:.3g}"] for name in exact]
@@ -125,13 +128,13 @@ def sim_table(report):
 
 
 def values_table(report):
-    """What sim_gemm and sim_load wrote."""
+    """Returns the table of what sim_gemm and sim_load wrote."""
     unit = next(iter(report.values()))["unit"]
     return table(["", unit], [[f"`{name}`" if "=" in name else name, f"{r['value']:.3g}"] for name, r in report.items()])
 
 
 def emulator_table(report):
-    """What bench/tinygrad_emulator.py wrote."""
+    """Returns the table of what bench/tinygrad_emulator.py wrote."""
     names = ["quern_ms", "tinygrad_ms", "ratio", "quern_first_ms", "tinygrad_first_ms"]
     rows = [[chip, *(f"{r[name]:.3g}" if r[name] < 1000 else f"{r[name]:.0f}" for name in names)]
             for chip, r in report.items() if isinstance(r, dict)]
@@ -151,7 +154,7 @@ def any_table(report):
 
 
 def peers_table(report):
-    """What bench/peer_rows.py wrote: GB/s of each side, the median and the fastest run."""
+    """Returns the table of what bench/peer_rows.py wrote: GB/s of each side, the median and the fastest run."""
     if "problem" in report["rows"][0]:
         return attention_table(report)
     if report["rows"][0].get("graph"):

@@ -127,7 +127,8 @@ def test_force_replaces_what_was_emptied(folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory):
-    """Returns the environment in which UNREADABLE cannot be read, or UNOPENABLE cannot be opened."""
+    """Returns a function that gives the environment in which UNREADABLE cannot be read, or UNOPENABLE cannot be
+    opened."""
     if SANITIZER:
         pytest.skip("the sanitizer wants to be loaded first")
     library = tmp_path_factory.mktemp("shim") / "failing_folder.so"

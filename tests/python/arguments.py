@@ -32,7 +32,7 @@ def _i32(*values):
 
 
 def _heads(op_specific, *options):
-    """q_out, k_out, q, k, then what is the op's own: 4 tokens, 2 and 1 heads of 64."""
+    """Returns q_out, k_out, q, k, then the op's own arguments, for 4 tokens with 2 and 1 heads of 64."""
     return [_bf16(4, 2, 64), _bf16(4, 1, 64), _bf16(4, 2, 64, seed=4), _bf16(4, 1, 64, seed=5), *op_specific, *options]
 
 
@@ -43,7 +43,7 @@ def _packed():
 
 
 def _states(*shape):
-    """Partial results and their log-sum-exp."""
+    """Returns partial results and their log-sum-exp."""
     return _bf16(*shape, 32, seed=10), _f32(*shape, seed=11)
 
 
@@ -121,10 +121,10 @@ NAMES = sorted(_MAKERS)
 
 
 def parameters(name):
-    """The op's parameters (name, kind, is_written, is_optional), as python/ffi/ops.def has them."""
+    """Returns the op's parameters (name, kind, is_written, is_optional), as python/ffi/ops.def has them."""
     return _ops.TABLE[name]
 
 
 def arguments(name):
-    """New arguments, in the order of parameters(name)."""
+    """Returns new arguments, in the order of parameters(name)."""
     return _MAKERS[name]()

@@ -74,7 +74,7 @@ def test_ragged():
 
 
 def paged(layout, page, lengths, kv_heads=2, dim=64):
-    """Caches with NaN where nothing is, their pages shuffled, one page unused."""
+    """Returns caches with NaN in unused places, their pages shuffled and one page unused."""
     pages = [-(-length // page) for length in lengths]
     order = np.random.default_rng(9).permutation(sum(pages) + 1)[:sum(pages)].astype(np.int32)
     k, v = [normal(i, (sum(lengths), kv_heads, dim)) for i in (2, 3)]
@@ -138,7 +138,8 @@ def test_dropout_is_the_mask():
 
 @pytest.mark.parametrize("spec", ["cpu", "sim:gfx942", "sim:gfx1151"])
 def test_dropout_decides_by_its_numbers(spec):
-    """On every device the mask is what the words say, and the words are those of NumPy's 64-bit arithmetic."""
+    """Tests that on every device the mask is what the words say, and that the words are those of NumPy's 64-bit
+    arithmetic."""
     seed, offset = 2**63 + 5, 2**33 + 11
     words, uniform, mask = (quern.to(np.zeros((2, 3, 5, 37), dtype), spec) for dtype in (np.int32, np.float32, np.float32))
     quern.attention_dropout_rng(words, seed, offset)
@@ -215,7 +216,7 @@ def test_errors_of_plans(change, text):
 
 @pytest.mark.parametrize("place", [0, 4, 8, 16, 40, 60, 80, 96, 116, 124, 140, -17, -9])
 def test_damaged_plans(place):
-    """A plan that was stored and came back with a word changed, or shorter."""
+    """Tests a plan that was stored and came back with a word changed, or shorter."""
     plan = quern.attention_plan(4, 2, 64, qo_indptr=QO, kv_indptr=KV)
     q, k, v = normal(1, (21, 4, 64)), normal(2, (51, 2, 64)), normal(3, (51, 2, 64))
     out = np.full_like(q, 7)

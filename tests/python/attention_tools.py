@@ -9,7 +9,7 @@ from tools import UNIT
 
 @dataclasses.dataclass
 class Problem:
-    """Whose rounding is tolerated."""
+    """A problem whose roundings are tolerated."""
 
     q: np.ndarray
     k: np.ndarray
@@ -22,7 +22,7 @@ def alibi_slopes(heads):
 
 
 def rotate(x, positions, theta=1e4, scale=1.0):
-    """Rotary embedding, pairs (d, d + D / 2), of x [n, heads, D]."""
+    """Computes the rotary embedding, pairs (d, d + D / 2), of x [n, heads, D]."""
     half = x.shape[-1] // 2
     angle = positions[:, None, None] * theta ** (-np.arange(half) / half) / scale
     first, second = x[..., :half], x[..., half:]
@@ -40,7 +40,7 @@ def visible(n, kv_len, is_causal=False, is_top_left=False, window_left=-1, windo
 
 
 def scores(q, k, sm_scale=None, logits_soft_cap=0.0, pos_encoding="none", rope_scale=1.0, rope_theta=1e4):
-    """[heads, n, kv_len] before masks."""
+    """Returns the scores [heads, n, kv_len] before masks."""
     n, kv_len = len(q), len(k)
     if pos_encoding == "rope_llama":
         q = rotate(q, kv_len - n + np.arange(n), rope_theta, rope_scale)
@@ -54,7 +54,8 @@ def scores(q, k, sm_scale=None, logits_soft_cap=0.0, pos_encoding="none", rope_s
 
 def definition(q, k, v, mask=None, sinks=None, v_scale=1.0, keep=None, dropout_p=0.0, is_causal=False, is_top_left=False,
                window_left=-1, window_right=-1, **options):
-    """One request, q [n, heads, D] and k, v [kv_len, kv heads, D]: (out, natural lse) in float64, without a key zeros and -inf."""
+    """Computes one request, q [n, heads, D] and k, v [kv_len, kv heads, D]: (out, natural lse) in float64, without a
+    key zeros and -inf."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
     x = scores(q, k, **options)
@@ -78,7 +79,7 @@ def definition(q, k, v, mask=None, sinks=None, v_scale=1.0, keep=None, dropout_p
 
 
 def assert_attention(out, lse, want, problem, base=2.0):
-    """out [n, heads, D] or [batch, n, heads, D] against the definition's results, one a request."""
+    """Checks out [n, heads, D] or [batch, n, heads, D] against the definition's results, one for each request."""
     unit = max(UNIT[out.dtype], 2.0**-24)
     low = max(UNIT.get(problem.q.dtype, 0), 2.0**-20)  # weights may be rounded to q's kind
     largest = float(np.abs(problem.v.astype(np.float64)).max(initial=0))
@@ -93,7 +94,8 @@ def assert_attention(out, lse, want, problem, base=2.0):
 
 
 def philox(shape, seed, offset):
-    """Dropout's words for [batch, heads, n, m], i32: Philox4x32-10 of doi:10.1145/2063384.2063405, four keys a counter."""
+    """Returns dropout's words for [batch, heads, n, m], i32: Philox4x32-10 of doi:10.1145/2063384.2063405, four keys
+    for each counter."""
     batch, heads, n, m = shape
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     counters = np.arange(batch * heads * n * -(-m // 4), dtype=np.uint64) + np.uint64(offset)

@@ -20,14 +20,14 @@ ERRORS = (ValueError, NotImplementedError, TypeError)
 
 
 def strided(x):
-    """The same values, every second element of a row."""
+    """Returns the same values in every second element of a row."""
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
     wide[..., ::2] = x
     return wide[..., ::2]
 
 
 def unaligned(x):
-    """The same values, one byte beyond where they may begin."""
+    """Returns the same values one byte beyond where they may begin."""
     memory = np.zeros(x.nbytes + 1, np.uint8)
     memory[1:] = x.reshape(-1).view(np.uint8)
     return memory[1:].view(x.dtype).reshape(x.shape)
@@ -68,7 +68,8 @@ def bits(values):
 
 
 def check(name, values, named):
-    """The op refuses these: the message begins with its name and has one of those, and no array has changed."""
+    """Checks that the op refuses these: the message begins with its name and has one of the words, and no array has
+    changed."""
     before = bits(values)
     with pytest.raises(ERRORS) as raised:
         getattr(quern._ops, name)(*values)
@@ -90,7 +91,7 @@ def test_tensor(name, i, kind):
 # ---- overlap
 
 def pairs(name):
-    """Indices of arguments of one dtype, the first of which is written, and which are made to overlap."""
+    """Returns indices of arguments of one dtype, the first of which is written, which are made to overlap."""
     listed = arguments.parameters(name)
     values = arguments.arguments(name)
     for i, written in enumerate(listed):
@@ -103,7 +104,7 @@ def pairs(name):
 
 @pytest.mark.parametrize("name", sorted(set(arguments.NAMES) - {"copy"}))
 def test_overlap(name):
-    """One array begins an element into another."""
+    """Tests an array that begins an element into another."""
     for i, j in pairs(name):
         values = arguments.arguments(name)
         a, b = values[i], values[j]

@@ -17,7 +17,7 @@ _WORDS = {"function": ["silu", "gelu", "gelu_tanh"], "order": ["big", "little"],
 
 
 def _of_op(name):
-    """The op's own arguments, as the public function has them."""
+    """Returns the op's own arguments, as the public function has them."""
     given = {}
     for parameter, value in zip(arguments.parameters(name), arguments.arguments(name), strict=True):
         given[_RENAMED.get(name, {}).get(parameter.name, parameter.name)] = value
@@ -62,7 +62,7 @@ _OWN = {
 
 
 def call(name):
-    """Arguments by name."""
+    """Returns the arguments by name."""
     taken = inspect.signature(getattr(quern, name)).parameters
     return {k: v for k, v in (_OWN[name]() if name in _OWN else _of_op(name)).items() if k in taken}
 

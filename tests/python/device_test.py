@@ -80,7 +80,7 @@ def run(*command, **environment):
 
 
 def test_pytorch_is_left_alone(tmp_path):
-    """A torch that cannot be imported stands first in the path: importing quern does not touch it."""
+    """Tests that importing quern does not touch PyTorch: a torch that cannot be imported stands first in the path."""
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
     path = f"{tmp_path}:{os.environ['PYTHONPATH']}"
     code = ("import numpy as np, quern, sys; quern.rmsnorm(np.ones((1, 8), np.float32), np.ones(8, np.float32)); "

@@ -44,7 +44,7 @@ class Function:
         return result + [t for name in self.writes if name not in changed for t in tensors(arguments[name])]
 
     def outcome(self, **changed):
-        """Results, or the message of a ValueError."""
+        """Returns the results, or the message of a ValueError."""
         try:
             return self.run(**changed)
         except ValueError as error:
@@ -310,7 +310,7 @@ NEVER = (flashinfer.BatchAttentionWithAttentionSinkWrapper, "forward")
 
 
 def own_lines(maker, method):
-    """Whether a method's parameters need lines: not if it takes what another takes."""
+    """Returns whether a method's parameters need lines: not if it takes what another takes."""
     other = SAME_AS.get(method)
     if method == "forward" and getattr(maker, method) is getattr(maker, "run", None):
         other = "run"
@@ -326,7 +326,7 @@ def parameters_of(call):
 
 
 def public_calls():
-    """(name, what it is tried by, its parameters) of all that the package exports."""
+    """Returns (name, what it is tried by, its parameters) of all that the package exports."""
     for name, thing in vars(flashinfer).items():
         if name.startswith("_") or inspect.ismodule(thing):
             continue

@@ -21,12 +21,12 @@ def array(t):
 
 
 def turned(t, layout):
-    """[n, heads, dim] or [pages, page, heads, dim] in the layout."""
+    """Returns [n, heads, dim] or [pages, page, heads, dim] in the layout."""
     return t if layout == "NHD" else t.transpose(-3, -2).contiguous()
 
 
 def expected(q, k, v, mode="NONE", **options):
-    """(out, base-2 lse) as tensors."""
+    """Returns (out, base-2 lse) as tensors."""
     out, lse = definition(array(q), array(k), array(v), pos_encoding=MODES[mode], **options)
     return torch.from_numpy(out), torch.from_numpy(lse / math.log(2))
 
@@ -63,7 +63,7 @@ class Pages:
         return self.indptr, self.indices, self.last
 
     def part(self, begin, end):
-        """The same of requests begin to end alone."""
+        """Returns the same of requests begin to end alone."""
         indptr = self.indptr[begin:end + 1]
         return indptr - indptr[0], self.indices[indptr[0]:indptr[-1]], self.last[begin:end]
 

@@ -16,7 +16,7 @@ def dequantized(q, scale, block):
 
 
 def assert_product(got, a, b, c=None):
-    """Rounded once to got's type from an f32 sum of k products."""
+    """Checks a product that was rounded once to got's type from an f32 sum of k products."""
     unit = 2.0**-8 if got.dtype == BF16 else 2.0**-24
     want = a @ b.T + (0 if c is None else c)
     terms = np.abs(a) @ np.abs(b).T + (0 if c is None else np.abs(c))

@@ -41,7 +41,7 @@ def test_class(kind):
 
 
 def runs(text, name):
-    """The examples give what they say."""
+    """Checks that the examples give what they say."""
     case = doctest.DocTestParser().get_doctest(text, {"quern": quern, "numpy": numpy}, name, None, 0)
     said = []
     assert case.examples

@@ -36,7 +36,7 @@ def arguments_for(name, parameter):
 
 
 def is_accepted(name, parameter, value):
-    """By what the annotation says; of numbers, which of them is for bad_input_test."""
+    """Returns whether the annotation accepts a value. Which numbers an op accepts is for bad_input_test."""
     text = inspect.signature(FUNCTIONS[name]).parameters[parameter].annotation
     if value is None:
         return "None" in text
@@ -78,7 +78,7 @@ def test_arrays(name, parameter):
 
 @pytest.mark.parametrize("name, parameter", OF_ARRAYS)
 def test_rank(name, parameter):
-    """An array without dimensions: the message names an argument with which it does not go, if not this one."""
+    """Tests an array without dimensions: the message names an argument that it does not fit, or this one."""
     given = calls.call(name)
     if name not in ("to", "numpy") and parameter != "workspace":
         refused(name, parameter, given | {parameter: given[parameter].reshape(-1)[:1].reshape(())}, list(given))

@@ -70,7 +70,7 @@ def test_modulated():
 
 
 def steps_apart(got, want):
-    """How many representable FP8 values lie between: both finite and of one dtype."""
+    """Returns how many representable FP8 values lie between two that are finite and of one dtype."""
     def order(a):
         bits = a.view(np.uint8).astype(np.int32)
         return np.where(bits & 0x80, -(bits & 0x7F), bits)

@@ -38,7 +38,8 @@ def test_table(tmp_path):
 
 
 def test_classes(tmp_path):
-    """Of methods of its own, inherited, by another name, and in a file that passes a class on."""
+    """Tests classes with methods of their own, inherited ones, ones by another name, and in a file that passes a class
+    on."""
     (tmp_path / "attention").mkdir()
     (tmp_path / "_build_meta.py").write_text('__version__ = "9.8.7"\n')
     (tmp_path / "__init__.py").write_text(

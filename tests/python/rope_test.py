@@ -11,7 +11,7 @@ from tools import BF16, DTYPES, UNIT, normal
 
 
 def rotate(x, angles, interleave):
-    """x [n, heads, d], angles [n, r / 2]: the definition, in float64."""
+    """Rotates x [n, heads, d] by angles [n, r / 2], by the definition, in float64."""
     y, half = x.astype(np.float64), angles.shape[1]
     first, second = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleave else (slice(0, half), slice(half, 2 * half))
     a, b = y[..., first].copy(), y[..., second].copy()
@@ -25,7 +25,7 @@ def frequencies(rotary_dim, theta=1e4, scale=1.0):
 
 
 def assert_rotated(got, x, angles, interleave=False):
-    """Angles are within 2^-21, and the result is rounded once from f32."""
+    """Checks a rotation. Angles are within 2^-21, and the result is rounded once from f32."""
     want = rotate(x, angles, interleave)
     bound = UNIT[got.dtype] * np.abs(want) + (2.0**-20 + 2.0**-22) * 2 * np.abs(x.astype(np.float64)).max() + 2.0**-24
     assert (np.abs(got.astype(np.float64) - want) <= bound).all()
@@ -74,7 +74,7 @@ def test_by_cache_and_after_norm():
 
 
 def steps_apart(got, value):
-    """How far FP8 codes lie from float64 values rounded to them, in codes."""
+    """Returns how far FP8 codes lie from float64 values rounded to them, in codes."""
     def order(a):
         codes = a.view(np.uint8).astype(np.int32)
         return np.where(codes & 0x80, -(codes & 0x7F), codes)
@@ -83,7 +83,8 @@ def steps_apart(got, value):
 
 
 def parts(heads_q, heads_k, rope, nope):
-    """q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, and the two rotated ones in float64; heads_k 0: MLA."""
+    """Returns q_rope, k_rope, q_nope, k_nope, cos_sin_cache, pos_ids, and the two rotated ones in float64. heads_k 0:
+    MLA."""
     shape_k = (9, heads_k) if heads_k else (9,)
     q, k = normal(8, (9, heads_q, rope + nope), BF16), normal(9, (*shape_k, rope + nope), BF16)
     table, positions = np.arange(40)[:, None] * frequencies(rope), np.random.default_rng(1).integers(0, 40, 9)
@@ -116,7 +117,7 @@ PAGES = {"batch_indices": np.array([0, 0, 1, 1, 1, 2, 2, -1, 2], np.int32),
 
 
 def places(page_size=4):
-    """The tokens that have a place, their pages, their places in these."""
+    """Returns the tokens that have a place, their pages, and their places in these."""
     tokens = np.flatnonzero(PAGES["batch_indices"] >= 0)
     batch, position = PAGES["batch_indices"][tokens], PAGES["positions"][tokens]
     return tokens, PAGES["kv_indices"][PAGES["kv_indptr"][batch] + position // page_size], position % page_size

@@ -22,12 +22,12 @@ def back(x):
 
 
 def scales(seed, shape):
-    """Random powers of two, their exponents within 1 and 254."""
+    """Returns random powers of two, with exponents within 1 and 254."""
     return np.ldexp(np.float32(1), np.random.default_rng(seed).integers(-126, 128, shape)).astype(np.float32)
 
 
 def packed(sf):
-    """[.., mn, sk] to UE8M0 words, by values: e = log2 + 127."""
+    """Packs [.., mn, sk] to UE8M0 words, by values: e = log2 + 127."""
     exponents = np.zeros((*sf.shape[:-1], -(-sf.shape[-1] // 4) * 4), np.uint8)
     exponents[..., :sf.shape[-1]] = np.frexp(sf)[1] + 126
     return exponents.reshape(*sf.shape[:-1], -1, 4).view("<i4")[..., 0]
@@ -38,7 +38,7 @@ def aligned(mn):
 
 
 def fetched(device, result, shape):
-    """A device's MN-major result. What is contiguous can be fetched: the memory as it lies, taken apart here."""
+    """Fetches a device's MN-major result. Only a contiguous array can be fetched, so it is taken apart here."""
     assert tuple(result.shape) == shape
     wanted = ((shape[-1] * aligned(shape[-2]),) if len(shape) == 3 else ()) + (1, aligned(shape[-2]))
     if device == "cpu":

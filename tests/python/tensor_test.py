@@ -52,7 +52,7 @@ def test_what_is_no_index(index, text):
 
 
 def test_a_view_keeps_the_memory():
-    """Also for who took it over DLPack."""
+    """Tests that a view keeps the memory, also for a taker over DLPack."""
     views = [np.from_dlpack(quern.to(np.full((4, 1 << 12), i, np.float32), "cpu")[1:, ::2]) for i in range(32)]
     views += [quern.to(np.full((4, 1 << 12), i, ml_dtypes.bfloat16), "cpu")[2].numpy() for i in range(32)]
     gc.collect()

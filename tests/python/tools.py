@@ -26,7 +26,8 @@ def layer_reference(x, gamma, beta, eps=1e-6):
 
 
 def assert_close(got, want, h, spread=0.0):
-    """got was rounded once from an f32 sum of h terms; spread: what was added up, where it may cancel."""
+    """Checks a result that was rounded once from an f32 sum of h terms. spread: the size of the terms, if they may
+    cancel."""
     unit = UNIT[got.dtype]
     got, want = got.astype(np.float64), np.asarray(want, np.float64)
     tiny = float(np.finfo(np.float32).tiny) if unit < 2.0**-20 else 2.0**-24  # f16's smallest step

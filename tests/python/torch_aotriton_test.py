@@ -11,7 +11,7 @@ DTYPES = [torch.float16, torch.bfloat16, torch.float32]
 
 
 def plain(q, k, v, b=None, sm_scale=1.0, is_causal=False, keep=None, dropout_p=0.0):
-    """(out, natural lse) in the tensors' own dtype."""
+    """Computes (out, natural lse) in the tensors' own dtype."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     x = q @ k.mT * sm_scale
@@ -25,7 +25,8 @@ def plain(q, k, v, b=None, sm_scale=1.0, is_causal=False, keep=None, dropout_p=0
 
 
 def check(got, lse, inputs, **options):
-    """|got - high| <= max(1e-5, fudge max|low - high|), high in float64 and low as native: AOTriton's rule, CPU fudge 12."""
+    """Checks |got - high| <= max(1e-5, fudge max|low - high|), with high in float64 and low in the native dtype:
+    AOTriton's rule, CPU fudge 12."""
     fudge = 12
     high, high_lse = plain(*(t.double() for t in inputs), **options)
     low, _ = plain(*inputs, **options)
@@ -64,7 +65,7 @@ def test_bias_and_storage_order(dtype):
 
 @pytest.mark.parametrize("seed, offset", [(1, 0), (2**63 + 9, 2**33 + 5)])
 def test_dropout(seed, offset):
-    """E22: the mask from the words, from quern's kernel and from the attention itself."""
+    """Tests the mask from the words, from quern's kernel and from the attention itself."""
     words, uniform = torch.empty(2, 3, 5, 37, dtype=torch.int32), torch.empty(2, 3, 5, 37)
     aotriton.debug_fill_dropout_rng(words, seed, offset)
     aotriton.debug_fill_dropout_rng_tensor(uniform, seed, torch.tensor([offset]))
@@ -82,7 +83,7 @@ def test_dropout(seed, offset):
 
 
 def test_words_are_philox():
-    """Of counter and key 0, as its authors publish them."""
+    """Tests the words of counter and key 0 against those that Philox's authors publish."""
     words = torch.empty(1, 1, 1, 4, dtype=torch.int32)
     aotriton.debug_fill_dropout_rng(words, 0, 0)
     assert [int(w) % 2**32 for w in words.flatten()] == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

@@ -50,7 +50,8 @@ def said(caplog):
 
 
 def test_a_graph_made_after_another_one():
-    """PyTorch keeps for tracers which kernel an operator had when it was first traced."""
+    """Tests a graph made after another one. PyTorch keeps for tracers which kernel an operator had when it was first
+    traced."""
     x = inputs()
     compiled(attend)(x)
     with quern.torch.enable(fallback="error") as registration:
@@ -87,7 +88,8 @@ def test_nothing_is_said_where_nothing_was_compiled(caplog):
 
 @needs_compiler
 def test_graphs_on_disk(tmp_path, monkeypatch):
-    """Their keys have PyTorch's operator alone. Each side finds its own again, in other threads as well."""
+    """Tests graphs on disk. Their keys have PyTorch's operator alone. Each side finds its own again, in other threads
+    as well."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     x, calls = inputs(), []
     for is_enabled in (False, True, False, True):

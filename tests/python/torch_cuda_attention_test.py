@@ -29,7 +29,7 @@ def pages_of(lengths, dtype=torch.float16):
 
 
 def check(out, q, k, v, **options):
-    """One request's results, against float64; gives its base-2 lse."""
+    """Checks one request's results against float64, and returns its base-2 lse."""
     want, lse = expected(q.cpu(), k.cpu(), v.cpu(), **options)
     close(out.cpu(), want)
     return lse
@@ -106,7 +106,7 @@ def test_batch_prefill():
 
 
 def test_a_captured_decode_follows_its_batch():
-    """Captured with requests of one key, as servers do, and replayed as they grow."""
+    """Tests a decode that is captured with requests of one key, as servers do, and replayed as they grow."""
     lengths = [[1, 1], [40, 33], [700, 5], [700, 513], [2, 1]]
     buffers = [torch.zeros(n, dtype=torch.int32, device="cuda") for n in (3, 128, 2)]
     cache = torch.empty_like(pages_of([1024, 1024]).cache, device="cuda")

@@ -23,7 +23,7 @@ def on_cuda(arrays):
 
 
 def plan_levels(wrapper, pages):
-    """The first entry is everybody's prefix; one query each."""
+    """Plans two levels: the first entry is everybody's prefix, with one query each."""
     levels = [on_cuda(pages.part(0, 1)), on_cuda(pages.part(1, 4))]
     wrapper.plan([offsets([3]).cuda(), offsets([1, 1, 1]).cuda()], *map(list, zip(*levels, strict=True)), 8, 2, 128, pages.page)
 
@@ -35,7 +35,7 @@ def check_levels(out, q, pages):
 
 
 def captured(run):
-    """A graph of run(), and what it writes."""
+    """Captures a graph of run(), and returns it with what it writes."""
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
@@ -101,7 +101,7 @@ def test_a_graph_of_levels_takes_later_plans():
 
 @pytest.mark.parametrize("spare", [0, 1])
 def test_a_graph_of_mixed_batches_takes_later_plans(spare):
-    """Also where requests have pages that are not in use."""
+    """Tests it also with requests whose pages are not all in use."""
     wrapper, indices = flashinfer.BatchAttention(), torch.zeros(256, dtype=torch.int32, device="cuda")
     batches = [Pages(lengths, 16, dim=128) for lengths in LENGTHS]
     q, cache = randn(4, 8, 128).cuda(), torch.zeros(128, *batches[0].cache.shape[1:], dtype=HALF, device="cuda")

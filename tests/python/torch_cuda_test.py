@@ -84,7 +84,7 @@ def test_rope_against_pytorch():
 
 
 def test_current_stream():
-    """The input is filled late on a stream of its own; the op has to wait for that, and for nothing else to be right."""
+    """Tests an input that is filled late on a stream of its own: the op has to wait for that, and for nothing else."""
     x, weight = torch.zeros(64, 4096, device="cuda"), torch.ones(4096, device="cuda")
     filled = torch.randn(64, 4096, device="cuda")
     want = quern.rmsnorm(filled, weight)
@@ -138,7 +138,7 @@ def test_the_context_is_left_as_it_was():
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one CUDA device")
 def test_device_index():
-    """Tensors of cuda:1 while cuda:0 is current, with and without a stream of cuda:1's."""
+    """Tests tensors of cuda:1 while cuda:0 is current, with and without a stream of cuda:1's."""
     x, weight = torch.randn(64, 4096), torch.randn(4096)
     there = x.to("cuda:1"), weight.to("cuda:1")
     want = quern.rmsnorm(x.cuda(0), weight.cuda(0)).cpu()
@@ -196,7 +196,7 @@ def test_own_tensors():
 
 @pytest.mark.parametrize("first, second", [("quern", "torch"), ("torch", "quern")])
 def test_one_context_for_both(first, second):
-    """Whichever library meets the device first: memory of one is good in the other, in one process."""
+    """Tests that memory of one library is good in the other, in one process, whichever meets the device first."""
     use = {"quern": "import quern; a = quern.to(__import__('numpy').ones((4, 64), 'float32'), 'cuda:0')",
            "torch": "import torch; b = torch.ones(4, 64, device='cuda')"}
     code = (f"{use[first]}\n{use[second]}\nimport torch\n"

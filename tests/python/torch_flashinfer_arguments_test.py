@@ -57,7 +57,7 @@ def test_names(call, names):
 
 
 class Decode:
-    """A planned batch of decode, and what must come out."""
+    """A planned batch of decode, and its expected results."""
 
     def __init__(self, q_len=1, **pages):
         self.pages, self.q_len = Pages(LENGTHS, SIZES[3], **pages), q_len
@@ -85,7 +85,7 @@ class Decode:
     {"mode": "ROPE_LLAMA", "rope_scale": 2.0, "rope_theta": 1e5}, {"mode": "ROPE_LLAMA", "logits_soft_cap": 8.0}, {"mode": "ALIBI"},
 ], ids=lambda o: "-".join(o))
 def test_decode_plan_and_fast_decode_plan(options):
-    """Both plans; fast_decode_plan with the indptr that it is told to read."""
+    """Tests both plans. fast_decode_plan gets the indptr that it is told to read."""
     named = {("pos_encoding_mode" if name == "mode" else name): value for name, value in options.items()}
     batch = Decode().plan(**named)
     out = batch.agrees(**options)
@@ -156,7 +156,7 @@ def test_what_changes_nothing_and_int64_indices():
 
 
 def test_fast_decode_plan_in_the_place_of_plan():
-    """As serving engines put it there."""
+    """Tests fast_decode_plan in the place of plan, where serving engines put it."""
     batch = Decode()
     batch.wrapper.plan = functools.partial(flashinfer.fast_decode_plan, batch.wrapper)
     batch.plan(sm_scale=0.3).agrees(sm_scale=0.3)
@@ -302,7 +302,7 @@ def test_arguments_of_prefill_run():
 
 
 def test_masks_of_prefill():
-    """The plain mask and the packed one, in a graph's buffers as well; causal is ignored beside them."""
+    """Tests the plain mask and the packed one, in a graph's buffers as well. causal is ignored beside them."""
     batch = Prefill()
     masks = [torch.rand(QO[b + 1] - QO[b], n, generator=torch.Generator().manual_seed(b)) < 0.6 for b, n in enumerate(LENGTHS)]
     flat = torch.cat([m.reshape(-1) for m in masks])
@@ -362,7 +362,7 @@ def test_items_are_refused(name):
 @pytest.mark.parametrize("n", [1, 12, 128])
 @pytest.mark.parametrize("states", [1, 2, 7])
 def test_merging(dtype, tolerance, n, states):
-    """Weights 2^(s - max), in double; some states are empty."""
+    """Tests weights 2^(s - max), in double. Some states are empty."""
     v, s = randn(n, states, 4, 64, dtype=dtype), 8 * randn(n, states, 4, dtype=torch.float32)
     s[::3, 0] = -torch.inf
     merged, lse = flashinfer.merge_states(v, s)

@@ -208,7 +208,7 @@ def test_no_queries_no_keys_and_more_queries_than_keys():
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_least_score_wins(sign):
-    """E10: one visible key of score -524288 before scaling."""
+    """Tests one visible key of score -524288 before scaling."""
     q, k, v = torch.full((1, 64), 64.0).half(), torch.full((3, 1, 64), sign * 128.0).half(), randn(3, 1, 64)
     mask = torch.tensor([[False, True, False]])
     out, lse = flashinfer.single_prefill_with_kv_cache(q[None], k, v, custom_mask=mask, return_lse=True)
@@ -238,7 +238,7 @@ def test_windows_caps_and_slopes():
 
 
 def test_merging():
-    """E13, and halves against the whole."""
+    """Tests merging, and halves against the whole."""
     v, nothing, s = randn(3, 2, 64), torch.zeros(3, 2, 64).half(), torch.randn(3, 2)
     empty = torch.full((3, 2), -torch.inf)
     merged, lse = flashinfer.merge_state(nothing, empty, nothing, empty)
@@ -347,7 +347,8 @@ def test_errors_of_run(change, error, text):
 
 @pytest.mark.parametrize("dtype, page", [(torch.int32, -1), (torch.int32, 1 << 30), (torch.int64, 1 << 32), (torch.int64, -1 - (1 << 32))])
 def test_pages_outside_the_cache(dtype, page):
-    """On the CPU without QUERN_VALIDATE; of int64 no bits are lost that would make it a page."""
+    """Tests pages outside the cache on the CPU without QUERN_VALIDATE. No bits of int64 are lost that would make one a
+    page."""
     pages, out = Pages([9, 5], 4), torch.full((2, 4, 64), 7, dtype=HALF)
     indices = pages.indices.to(dtype)
     indices[3] = page
@@ -387,7 +388,7 @@ def test_errors_of_single_calls():
 
 
 def test_pytorch_computes_the_same_when_disabled():
-    """This file once more under SGLANG_DISABLE_FLASHINFER, without what only quern promises."""
+    """Runs this file once more under SGLANG_DISABLE_FLASHINFER, without the promises that only quern makes."""
     if os.environ.get("SGLANG_DISABLE_FLASHINFER"):
         pytest.skip("this is it")
     chosen = "single or batch_decode or batch_prefill or options or several or no_queries or windows or merging"

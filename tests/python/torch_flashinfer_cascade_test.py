@@ -25,7 +25,7 @@ BF16 = torch.bfloat16
 # ---- keys in levels
 
 def over_levels(q, pages, parts, causal):
-    """One request's result over the keys of several entries of the batch, of which the last alone is causal's."""
+    """Computes one request's result over the keys of several entries of the batch, of which only the last is causal."""
     k, v = (torch.cat([store[part] for part in parts]) for store in (pages.k, pages.v))
     own = pages.lengths[parts[-1]]
     seen = np.ones((len(q), len(k)), bool)
@@ -34,7 +34,7 @@ def over_levels(q, pages, parts, causal):
 
 
 def cascade(pages, levels, qo_arrays, heads, dim, layout="NHD", **options):
-    """A planned wrapper; levels: for each its first request in the batch, and the one after its last."""
+    """Returns a planned wrapper. levels: for each its first request in the batch, and the one after its last."""
     wrapper = flashinfer.MultiLevelCascadeAttentionWrapper(len(levels), workspace(), layout)
     kv_heads = pages.k[0].shape[1]
     arrays = zip(*(pages.part(*level) for level in levels), strict=True)
@@ -43,7 +43,7 @@ def cascade(pages, levels, qo_arrays, heads, dim, layout="NHD", **options):
 
 
 def stages(stage, own):
-    """Queries of each request."""
+    """Returns how many queries each request has at a stage."""
     return [1] * len(own) if stage == "decode" else [max(n, 1) if b != 1 else 0 for b, n in enumerate(own)]
 
 
@@ -53,7 +53,7 @@ def stages(stage, own):
 @pytest.mark.parametrize("page", [1, 5, 16])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_shared_prefix(stage, causal, own, shared, page, layout):
-    """In two levels, and by the wrappers of a prefix that lies apart."""
+    """Tests a shared prefix in two levels, and by the wrappers of a prefix that lies apart."""
     pages = Pages([shared, *own], page, dim=128, layout=layout, as_one=layout == "NHD")
     qo = stages(stage, own)
     q, starts = randn(sum(qo), 8, 128), offsets(qo)
@@ -77,7 +77,7 @@ def test_shared_prefix(stage, causal, own, shared, page, layout):
 @pytest.mark.parametrize("options", [{}, {"logits_soft_cap": 8.0}, {"sm_scale": 0.3}], ids=lambda o: next(iter(o), "plain"))
 @pytest.mark.parametrize("heads, kv_heads", [(4, 4), (8, 2), (7, 1)])
 def test_three_levels(dtype, tolerance, options, heads, kv_heads):
-    """A prefix of all, one of two groups, one of them empty, and each request's own, one of them empty."""
+    """Tests a prefix of all, one of two groups, one of them empty, and each request's own, one of them empty."""
     pages = Pages([20, 9, 0, 6, 0, 3, 11], 4, kv_heads, dtype=dtype)
     qo = [2, 1, 4, 3]
     q, starts = randn(10, heads, 64, dtype=dtype), offsets(qo)
@@ -120,7 +120,7 @@ def test_an_fp8_cache_in_levels():
 
 
 def test_fixed_buffers_of_levels():
-    """As a captured graph needs them: planned again and again, for the same numbers of requests."""
+    """Tests buffers as a captured graph needs them: planned again and again, for the same numbers of requests."""
     sizes, wrapper = (2, 4), None
     buffers = ([torch.empty(n, dtype=torch.int32) for n in sizes], [torch.empty(n, dtype=torch.int32) for n in sizes],
                [torch.empty(32, dtype=torch.int32) for _ in sizes], [torch.empty(n - 1, dtype=torch.int32) for n in sizes])
@@ -168,7 +168,8 @@ def test_batch_attention(pairs, page, layout, heads, kv_heads, dim, causal, dtyp
 
 
 def test_batch_attention_with_pages_to_spare_and_outputs():
-    """kv_len_arr says how many of a request's pages are in use; results may have a place."""
+    """Tests that kv_len_arr says how many of a request's pages are in use, and that results may be written to a given
+    place."""
     pages, q = Pages([9, 4, 17], 4), randn(6, 4, 64)
     spare = [torch.cat([pages.part(b, b + 1)[1], torch.tensor([99] * b, dtype=torch.int32)]) for b in range(3)]
     wrapper = flashinfer.BatchAttention(device="cpu")
@@ -243,7 +244,7 @@ def test_sinks(dtype, tolerance, qo, lengths, page, window_left, causal):
 
 
 def test_what_the_sink_wrapper_was_made_for():
-    """Its constructor's word holds where plan() says nothing."""
+    """Tests that the constructor's word holds if plan() says nothing."""
     pages, q, sink = Pages([20, 9], 4, dtype=BF16), randn(5, 4, 64, dtype=BF16), torch.zeros(4)
     wrapper = flashinfer.BatchAttentionWithAttentionSinkWrapper(workspace(), window_left=3, pos_encoding_mode="ROPE_LLAMA")
     wrapper.plan(offsets([3, 2]), *pages.arrays(), 4, 2, 64, 4, causal=True)  # bf16, as the constructor's default
@@ -329,7 +330,7 @@ def test_errors_of_fmha_varlen(change, error, text):
     ({"paged_kv_last_page_len": [torch.tensor([4]), torch.tensor([1, 5])]}, ValueError, r"kv_last_page_len\[1\] is 5"),
 ])
 def test_errors_of_levels(change, error, text):
-    """A plan that fails at its last level leaves no plan of the others behind."""
+    """Tests that a plan that fails at its last level leaves no plan of the others behind."""
     pages = Pages([8, 5, 2], 4)
     wrapper = cascade(pages, [(0, 1), (1, 3)], [[2], [1, 1]], 4, 64)
     levels = zip(pages.part(0, 1), pages.part(1, 3), strict=True)
@@ -365,7 +366,7 @@ def test_errors_of_shared_prefix():
 # ---- as serving engines call them: planned for each step, run for each layer
 
 def serve(wrapper, batches, layers, run):
-    """Every batch planned and run, the workspace always the same."""
+    """Plans and runs every batch, with the same workspace each time."""
     for pages, plan in batches:
         plan(wrapper, pages)
         for _ in range(layers):
@@ -399,7 +400,7 @@ SERVING = {
 
 @pytest.mark.parametrize("kind", SERVING)
 def test_planned_many_times_without_growing(kind):
-    """Neither tensors nor Python's memory, NumPy's included, grow with the number of plans and runs."""
+    """Tests that neither tensors nor Python's memory, NumPy's included, grow with the number of plans and runs."""
     make, plan, queries = SERVING[kind]
     wrapper, q = make(workspace()), randn(queries, 8, 64)
     batches = [(Pages(lengths, 16), plan) for lengths in ([700, 40, 3, 17], [100, 900, 50, 0], [16, 16, 16, 16])]
@@ -422,7 +423,7 @@ def test_planned_many_times_without_growing(kind):
 
 
 def allocated(call):
-    """Bytes that PyTorch gives out during the call."""
+    """Returns the bytes that PyTorch gives out during the call."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         call()
     return sum(max(event.self_cpu_memory_usage, 0) for event in profile.events())
@@ -447,7 +448,8 @@ def test_a_run_allocates_its_results_alone(kind):
 # ---- on the simulated GPU
 
 def on_simulator(op):
-    """The native op, run there: tensors are taken there and back, and the plan's schedule beside the plan."""
+    """Returns the native op as it runs on the simulator: tensors are taken there and back, and the plan's schedule
+    beside the plan."""
     names, native = [parameter.name for parameter in quern._ops.TABLE[op]], getattr(quern._ops, op)
 
     def call(*arguments):
@@ -466,7 +468,7 @@ def on_simulator(op):
 
 @pytest.fixture
 def simulator(monkeypatch):
-    """PyTorch has no tensors there: what the wrappers call runs there instead."""
+    """Makes the wrappers' calls run on the simulator, where PyTorch has no tensors."""
     if os.environ.get("SGLANG_DISABLE_FLASHINFER"):
         pytest.skip("PyTorch computes")
     for op in ("attention", "merge_states"):
@@ -499,7 +501,8 @@ def test_on_the_simulated_gpu():
 # ---- by PyTorch
 
 def test_pytorch_computes_the_same_when_disabled():
-    """This file once more under SGLANG_DISABLE_FLASHINFER, fewer sizes of it, without what only quern promises."""
+    """Runs this file once more under SGLANG_DISABLE_FLASHINFER, with fewer sizes, without the promises that only quern
+    makes."""
     if os.environ.get("SGLANG_DISABLE_FLASHINFER"):
         pytest.skip("this is it")
     chosen = ("(shared_prefix and NHD-5-13) or (three_levels and plain) or (batch_attention and 500) or nothing or "

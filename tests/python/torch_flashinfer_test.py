@@ -174,7 +174,7 @@ def test_compile():
 
 
 def run_with(code, **environment):
-    """What a new process prints and logs."""
+    """Returns what a new process prints and logs."""
     return subprocess.run([sys.executable, "-c", "import torch, quern, quern.compat.flashinfer as f\n" + code],
                           env={**os.environ, **environment}, capture_output=True, text=True, check=True)
 
@@ -197,7 +197,7 @@ def test_log_of_a_compiled_graph():
 
 @pytest.mark.parametrize("value", ["1", "true"])
 def test_disabled(value):
-    """PyTorch computes, quern's ops are not run, and the log says both."""
+    """Tests that PyTorch computes, that quern's ops are not run, and that the log says both."""
     code = NORM + "print(quern.last_kernel() == '', torch.allclose(f.rmsnorm(x, torch.ones(64)), " \
         "torch.nn.functional.rms_norm(x, (64,), eps=1e-6)))"
     done = run_with(code, SGLANG_DISABLE_FLASHINFER=value, SGLANG_LOG_KERNEL="1")
@@ -213,7 +213,7 @@ def test_neither(environment):
 
 
 def test_disabled_computes_every_op():
-    """Each function of the stand-in with the same arguments, by quern and by PyTorch."""
+    """Tests each function of the stand-in with the same arguments, by quern and by PyTorch."""
     names = [name for name in vars(plain) if name in quern._ops.TABLE]
     assert len(names) > 20
     for name in names:
@@ -225,7 +225,7 @@ def test_disabled_computes_every_op():
 
 
 def test_missing_name():
-    """What FlashInfer has and the stand-in has not says where the list is."""
+    """Tests that a name that FlashInfer has and the stand-in has not says where the list is."""
     with pytest.raises(AttributeError, match="no BatchMLAPagedAttentionWrapper; docs/flashinfer.md"):
         quern.compat.flashinfer.BatchMLAPagedAttentionWrapper  # noqa: B018
     assert not hasattr(quern.compat.flashinfer, "trtllm_batch_decode_with_kv_cache_mla")

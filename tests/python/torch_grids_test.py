@@ -22,7 +22,7 @@ TOLERANCE = {HALF: 1e-3, BF16: 1.6e-2}
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """PyTorch's threads would spin against quern's."""
+    """Gives PyTorch one thread, because its threads would spin against quern's."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -40,7 +40,7 @@ def rows_of(rows, hidden, dtype=HALF, contiguous=True, seed=1):
 
 
 def on(spec, name, *values):
-    """An op on a simulated device: its arguments as they are afterwards, back on the CPU."""
+    """Runs an op on a simulated device, and returns its arguments after that, back on the CPU."""
     there = [quern.to(x, spec) if isinstance(x, torch.Tensor) else x for x in values]
     getattr(quern._ops, name)(*there)
     assert ".gpu" in quern.last_kernel()
@@ -67,7 +67,7 @@ def test_rmsnorm(hidden, contiguous, gemma, dtype):
 
 
 def differing(got, want):
-    """The part of elements that are off by more than a tenth."""
+    """Returns the part of elements that are off by more than a tenth."""
     return (~torch.isclose(got.float(), want.float(), rtol=0.1, atol=0.1)).float().mean()
 
 
@@ -151,7 +151,7 @@ def test_activation_on_a_simulated_device(spec, name):
 # ---- rotary embedding
 
 def segments(batch, length, offset):
-    """indptr, offsets, and the positions that follow from them."""
+    """Returns indptr, offsets, and the positions that follow from them."""
     indptr = torch.arange(0, batch * length + 1, length, dtype=torch.int32)
     return indptr, torch.full((batch,), offset, dtype=torch.int32), \
         (torch.arange(length, dtype=torch.int32).repeat(batch) + offset)
@@ -244,7 +244,7 @@ def test_rope_on_a_simulated_device(spec, family, head_dim, partial, interleave)
 # ---- rotary embedding to FP8, and to a cache
 
 def parts(tokens, q_heads, k_heads, rope, nope, dtype):
-    """q_rope, k_rope, q_nope, k_nope, v; k_heads 0: MLA's, without v."""
+    """Returns q_rope, k_rope, q_nope, k_nope, v. k_heads 0: MLA's, without v."""
     torch.manual_seed(6)
     k_shape = (tokens, k_heads) if k_heads else (tokens,)
     q, k = torch.randn(tokens, q_heads, rope + nope).to(dtype), torch.randn(*k_shape, rope + nope).to(dtype)
@@ -275,7 +275,8 @@ def test_rope_quantize(tokens, name, q_heads, k_heads, rope, nope, dtype, kind):
 
 
 def pages_of(lengths, page_size):
-    """batch_indices, positions, kv_indices (shuffled), kv_indptr, kv_last_page_len of sequences that are new as a whole."""
+    """Returns batch_indices, positions, kv_indices (shuffled), kv_indptr, kv_last_page_len of sequences that are new as
+    a whole."""
     lengths = torch.tensor(lengths)
     pages = -(-lengths // page_size)
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])

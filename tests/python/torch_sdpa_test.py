@@ -39,7 +39,8 @@ def definition(query, key, value, attn_mask=None, is_causal=False, scale=None, e
 
 
 def assert_close(got, want, query, key, value, scale=None):
-    """One rounding of the result, of the weights to the inputs' kind, and f32's of each score's sum, which add as in a walk."""
+    """Checks a result within one rounding of it, of the weights to the inputs' kind, and of each score's f32 sum, which
+    add as in a walk."""
     unit, dim = torch.finfo(got.dtype).eps / 2, query.shape[-1]
     reach = float(query.abs().max() * key.abs().max()) * dim * (dim ** -0.5 if scale is None else scale)
     weights = 4 * unit + 2 * dim ** 0.5 * 2.0**-24 * reach

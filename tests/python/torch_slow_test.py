@@ -19,7 +19,7 @@ SIM = "sim:gfx942"
 
 
 def inputs(dtype=torch.float32, n=5, dim=64):
-    """As models make them: [batch, heads, n, dim] of [batch, n, heads, dim]."""
+    """Returns inputs as models make them: [batch, heads, n, dim] of [batch, n, heads, dim]."""
     torch.manual_seed(1)
     return [torch.randn(1, n, 2, dim).to(dtype).transpose(1, 2) for _ in range(3)]
 
@@ -57,7 +57,7 @@ def test_what_is_not_slow():
 
 
 def test_kept_out_of_graphs():
-    """What PyTorch computes in the op's place has the strides that the graph counts on."""
+    """Tests that what PyTorch computes in the op's place has the strides that the graph counts on."""
     tensors = inputs()
 
     def attend(q, k, v):
@@ -82,7 +82,8 @@ def test_by_name():
 
 
 def test_strides_of_the_call_itself():
-    """A view whose rows lie at odd places takes the slow kernel, though its shape and dtype have a fast one."""
+    """Tests that a view whose rows lie at odd places takes the slow kernel, though its shape and dtype have a fast
+    one."""
     wide = torch.randn(1, 5, 2, 72).to(torch.bfloat16)
     aligned, odd = quern.to(wide, SIM)[..., :64], quern.to(wide, SIM)[..., 1:65]
     _slow.run(False, quern.attention, aligned, aligned, aligned)
@@ -122,7 +123,7 @@ def test_a_patched_model(allow_slow, caplog):
 
 
 def staged(name):
-    """The op as it is on a simulated GPU, of PyTorch's tensors."""
+    """Returns the op as it runs on a simulated GPU, for PyTorch's tensors."""
     op = getattr(quern._ops, name)
 
     def call(*arguments):

@@ -31,14 +31,14 @@ def test_an_op_and_its_argument_are_named():
 
 
 def last_of_floats(name):
-    """The place of an op's last argument that may need a gradient; None where all are integers."""
+    """Returns the place of an op's last argument that may need a gradient, or None if all are integers."""
     return next((i for i, x in reversed(list(enumerate(arguments_of(name))))
                  if isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype.itemsize > 1), None)
 
 
 @pytest.mark.parametrize("name", [name for name in arguments.NAMES if last_of_floats(name) is not None])
 def test_every_op_refuses(name):
-    """Eager and as a custom op, and writes nothing."""
+    """Tests that every op refuses such a tensor, eager and as a custom op, and writes nothing."""
     names, at = quern._ops.TENSORS[name], last_of_floats(name)
     values = arguments_of(name)
     values[at].requires_grad_()
@@ -61,7 +61,7 @@ def test_nothing_is_refused_where_nothing_is_recorded():
 
 
 def test_compiled():
-    """A graph that would need one is not made; the same function without is."""
+    """Tests that a graph that would need a gradient is not made, and that the same function without one is."""
     compiled = torch.compile(quern.rmsnorm, fullgraph=True, backend="aot_eager")
     with pytest.raises(RuntimeError, match="rmsnorm: weight requires a gradient"):
         compiled(X, wanting(WEIGHT))
@@ -138,7 +138,7 @@ def test_transforms_of_functions():
 
 
 def test_imported_after_quern():
-    """The first PyTorch tensor that a function meets is looked at like any other."""
+    """Tests that the first PyTorch tensor that a function meets is checked like any other."""
     code = ("import quern, torch\n"
             "x = torch.randn(4, 64)\n"
             "try: quern.rmsnorm(torch._neg_view(x), torch.ones(64), out=torch.empty(4, 64))\n"

@@ -10,7 +10,7 @@ _BY_BITS = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e4m3fnuz":
 
 
 def as_torch(x, device="cpu"):
-    """A copy of an array, also of ml_dtypes' types, on a device; what is no array is given back."""
+    """Returns a copy of an array, also of ml_dtypes' types, on a device. Anything else is returned unchanged."""
     if not isinstance(x, np.ndarray):
         return x
     bits = _BY_BITS.get(x.dtype.name)
@@ -20,12 +20,12 @@ def as_torch(x, device="cpu"):
 
 
 def arguments_of(name, device="cpu"):
-    """arguments.arguments(name) as tensors."""
+    """Returns arguments.arguments(name) as tensors."""
     return [as_torch(x, device) for x in arguments.arguments(name)]
 
 
 def written(name, values):
-    """Those of an op's arguments that it writes."""
+    """Returns those of an op's arguments that it writes."""
     pairs = zip(arguments.parameters(name), values, strict=True)
     return [value for parameter, value in pairs if parameter.is_written and value is not None]
 
@@ -35,7 +35,7 @@ def bits(tensor):
 
 
 def opcheck(name, values):
-    """PyTorch's own checks of a custom op."""
+    """Runs PyTorch's own checks of a custom op."""
     checks = ["test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
     has_fp8 = any(isinstance(x, torch.Tensor) and x.dtype.itemsize == 1 and x.is_floating_point() for x in values)
     if not has_fp8:  # this one does arithmetic on the arguments, which PyTorch cannot on its FP8 tensors
