@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equal bits on every host: each instruction, made of random words, leaves the same registers, LDS
-// and memory in the two builds of exec/, whatever MODE says, NaNs' bits included.
+// Tests that every host gives equal bits: each instruction, made of random words, leaves the same
+// registers, LDS and memory in the two builds of exec/, whatever MODE says, including the bits of
+// NaNs.
 #include "../isa/encodings.h"
 #include "../options.h"
 #include "exec_testing.h"
@@ -23,7 +24,7 @@ static uint64_t guest;
 
 // ---- a wave's registers
 
-/** A NaN of some type, or what next_biased gives. */
+/** Returns a NaN of some type, or what next_biased gives. */
 static uint64_t often_nan(void) {
     const uint64_t r = next_random(), sign = r & 0x8000000080008000;
     switch (r >> 60) {
@@ -54,7 +55,8 @@ static void make_states(const char *chip) {
     }
 }
 
-/** An address in every lane of a register or a pair; a scalar base; a buffer's descriptor. */
+/** Puts into an operand what points to memory: an address in every lane of a register or a pair, a
+ *  scalar base, or a buffer's descriptor. */
 static void point_to_memory(sim_wave *w, const sim_operand *op, bool has_base) {
     if (op->kind == SIM_OP_VGPR && op->reg < 255) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
@@ -126,7 +128,7 @@ static void fail_at(const sim_inst *inst, const char *chip, const char *what, un
                 portable, t->before.mode, sources);
 }
 
-/** Where the two builds left other registers. */
+/** Returns whether the two builds left different registers, and reports where. */
 static bool differ(const sim_inst *inst, const char *chip, const sim_wave *best) {
     for (unsigned r = 0; r < 512; r++) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
@@ -161,7 +163,7 @@ static bool differ(const sim_inst *inst, const char *chip, const sim_wave *best)
     return false;
 }
 
-/** The instruction as the portable build has it. */
+/** Returns the instruction as the portable build has it. */
 static sim_inst portable_of(const sim_inst *inst, sim_inst *second) {
     sim_inst out = *inst;
     const bool is_dual = inst->second;
@@ -199,7 +201,8 @@ static bool run_both(const sim_inst *inst, const char *chip, unsigned run) {
     return differ(inst, chip, &best);
 }
 
-/** Flow is not computation: waits, barriers, messages, the clock. */
+/** Returns whether an instruction is tried. Flow is not computation: waits, barriers, messages, the
+ *  clock. */
 static bool is_tried(const sim_inst *inst) {
     return inst->traits.klass != SIM_FLOW && inst->opcode->klass != SIM_SMEM;
 }
@@ -218,7 +221,7 @@ static void make_words(const encoding *e, unsigned opcode, unsigned attempt, uin
     word[0] = e->base | opcode << e->shift | operands;
 }
 
-/** How many words of an opcode were executed; *wrong counts those that disagree. */
+/** Returns how many words of an opcode were executed. *wrong counts those that disagree. */
 static unsigned try_opcode(const encoding *e, unsigned opcode, unsigned chip, unsigned *wrong) {
     unsigned words = 0;
     for (unsigned attempt = 0; attempt < ATTEMPTS && words < WORDS; attempt++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix instructions: the table of forms, how operands are read, and execution by the definition.
 //
-// Every lane takes part whatever EXEC says. All sources are read before D is written, so D may
+// EXEC is ignored: every lane takes part. All sources are read before D is written, so D may
 // overlap any of them. MODE is not consulted: the published model has no such input.
 #include "mfma.h"
 
@@ -46,7 +46,7 @@ static const mfma_form forms[] = {
 #define TYPES_FP8_FNUZ "f:iif"
 #define TYPES_BF8_FNUZ "f:iif"
 
-// And what those who count and time it know of it. gfx90a has one unit for all but f64.
+// What counters and timing know of the form. gfx90a has one unit for all forms but f64.
 #define IS_SPARSE_f64 0
 #define IS_SPARSE_vector 0
 #define IS_SPARSE_fp8 0
@@ -120,8 +120,7 @@ int mfma_k_of(const mfma_form *f, int side, int lane, int element) {
     const int per_lane = f->k / groups;
     mfma_type type = (mfma_type)(side == 0 ? f->a_type : f->b_type);
     if (f->group == MFMA_SCALE_BLOCK && mfma_formats[type].bits == 8) {
-        // Eight registers of bytes are two runs of 16 k, as two instructions of half the k would
-        // take.
+        // Eight registers of bytes hold two runs of 16 k, like two instructions of half the k.
         return (element / 16 * groups + lane / slots) * 16 + element % 16;
     }
     return lane / slots * per_lane + element;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // f64 matrix instructions, eight outputs at a time.
 //
-// Every lane holds one element of A and one of B, lane = 16 k + slot, slot = block * rows + row.
-// Sixteen lanes of a result pair share 16 slots of B; their slot of A is one (16x16) or one a block
-// (4x4).
+// Every lane holds one element of A and one of B: lane = 16 k + slot, slot = block * rows + row.
+// Sixteen lanes of a result pair share 16 slots of B. They share one slot of A (16x16), or have one
+// for each block (4x4).
 #include "mfma_vector.h"
 
 #include <string.h>
 
 enum { SLOTS = 16, EIGHT = 8, MAX_PAIRS = 4 };
 
-/** A register pair as f64; `sign` is the sign bit if the operand is negated. */
+/** Reads a register pair as f64. `sign` is the sign bit if the operand is negated, else 0. */
 static void read_pair(const uint32_t *rows, uint64_t sign, double out[SIM_LANES]) {
     for (int lane = 0; lane < SIM_LANES; lane++) {
         uint64_t bits = (rows[lane] | (uint64_t)rows[SIM_LANES + lane] << 32) ^ sign;
@@ -28,10 +28,10 @@ static void write_pair(const double in[SIM_LANES], uint32_t *rows) {
     }
 }
 
-/** Eight lanes of result pair `reg` from `lane` on: c becomes d. */
+/** Computes eight lanes of result pair `reg` from `lane` on: c becomes d. */
 static void chain_eight(const mfma_form *f, const double *a, const double *b, int reg, int lane,
                         double *c) {
-    // Four lanes at least share a block and a row.
+    // At least four lanes share a block and a row.
     mfma_place first = mfma_place_of(f, reg, lane), second = mfma_place_of(f, reg, lane + 4);
     const double *a0 = a + first.block * f->m + first.row;
     const double *a1 = a + second.block * f->m + second.row;

@@ -2,11 +2,12 @@
 // Matrix instructions in plain f32 arithmetic, for QUERN_SIM=mfma=fast: sums of products in order
 // of k, each step rounded to nearest, in place of the chip's rules.
 //
-// Inputs are what the rules take (gfx90a's subnormals are zeros, xf32 is cut), so results differ
-// from exact ones by rounding alone: by (k + 1) 2^-24 of the sum of |c| and all |a b| from the true
-// value, twice that where the host has no fused multiply-add. 8-bit floats are bf16 numbers; a host
-// with AVX-512 BF16 multiplies them in pairs of k, and takes subnormal f32 for zero there. Forms of
-// 4 x 4 and operands from other lanes keep to the rules.
+// Inputs are those of the rules (gfx90a's subnormals are zeros, xf32 is cut), so results differ
+// from exact ones by rounding alone. They lie within (k + 1) 2^-24 of the sum of |c| and all |a b|
+// from the true value, and within twice that where the host has no fused multiply-add. 8-bit floats
+// are bf16 numbers; a host with AVX-512 BF16 multiplies them in pairs of k, and takes subnormal f32
+// for zero there. Forms of 4 x 4 and instructions that take operands from other lanes follow the
+// rules.
 #include "mfma_vector.h"
 
 #include <math.h>
@@ -39,7 +40,7 @@ static inline mfma_i32 without_subnormals(mfma_i32 bits, int exponent) {
     return bits & ((bits & exponent) != 0);
 }
 
-/** The numbers of a strip's dwords as f32, by k. */
+/** Writes the numbers of a strip's dwords as f32, by k. */
 MFMA_INLINE void decode_dwords(const mfma_form *f, mfma_type type, mfma_i32 dwords,
                                mfma_i32 out[2]) {
     const bool flush = f->rule == MFMA_PAIRWISE;
@@ -55,7 +56,7 @@ MFMA_INLINE void decode_dwords(const mfma_form *f, mfma_type type, mfma_i32 dwor
     out[1] = type == MFMA_F16 ? of_f16(high) : high << 16;
 }
 
-/** Where the first step of register `reg` lies for the lanes from `lane` on. */
+/** Returns where the first step of register `reg` lies for the lanes from `lane` on. */
 static inline uint32_t *plane_at(fast_plane *p, int regs, int lane, int reg, int steps_a_reg) {
     const int step = (lane / p->slots * regs + reg) * steps_a_reg;
     return p->x + step * p->slots + lane % p->slots;
@@ -89,14 +90,14 @@ MFMA_INLINE mfma_f32 add_f32(mfma_f32 sum, uint32_t a, mfma_i32 b) {
 #endif
 }
 
-/** Where row `row` of a cell whose first row and column are given lies in C and D. */
+/** Returns where row `row` lies in C and D, for a cell whose first row and column are given. */
 static inline int strip_at(const mfma_form *f, int block, int row, int column) {
     if (f->n == 32)
         return (block * 16 + row / 8 * 4 + row % 4) * SIM_LANES + row / 4 % 2 * 32 + column;
     return (block * 4 + row % 4) * SIM_LANES + row / 4 * 16;
 }
 
-/** 16 rows of A by 16 columns of B. d may be c. */
+/** Multiplies 16 rows of A by 16 columns of B. d may be c. */
 MFMA_INLINE void run_cell(const mfma_form *f, const fast_plane *a, const fast_plane *b, int block,
                           int row, int column, const uint32_t *c, uint32_t *d, add_step *add) {
     mfma_f32 sum[CELL];
@@ -173,15 +174,15 @@ static inline __mmask64 specials(mfma_type type, __m512i bytes) {
     }
 }
 
-/** Which bytes make the pairs of k 0 and 1 (pair 0) or 2 and 3 of each dword: 0 to 63 low, 64 on
- *  high. */
+/** Returns which bytes make the pairs of k 0 and 1 (pair 0) or of k 2 and 3 of each dword: 0 to 63
+ *  are low bytes, 64 and up high ones. */
 static inline __m512i pair_bytes(int pair) {
     __m512i dword = _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
     __m512i all = _mm512_mullo_epi32(dword, _mm512_set1_epi32(0x01010101));
     return _mm512_add_epi8(all, _mm512_set1_epi32(pair == 0 ? 0x41014000 : 0x43034202));
 }
 
-/** False if there is an Inf or a NaN. */
+/** Reads A or B as pairs. Returns false if there is an Inf or a NaN. */
 static inline bool read_pairs(const mfma_form *f, mfma_type type, const uint32_t *rows,
                               fast_plane *p) {
     const bf16_tables *t = &tables[type];
@@ -221,7 +222,7 @@ static void run_pairs(const mfma_form *f, const fast_plane *a, const fast_plane 
 typedef void run_planes(const mfma_form *f, const fast_plane *a, const fast_plane *b,
                         const uint32_t *c, uint32_t *d);
 
-/** Reads A and B; what multiplies them, or null if that is left to the rules. */
+/** Reads A and B. Returns the function that multiplies them, or null if the rules do that. */
 static run_planes *read_planes(const mfma_form *f, const uint32_t *const rows[2],
                                fast_plane planes[2]) {
     mfma_type types[] = {(mfma_type)f->a_type, (mfma_type)f->b_type};
@@ -247,7 +248,7 @@ static bool has_fast_form(const mfma_form *f, const sim_inst *inst) {
     return is_float && f->n >= CELL && f->group != MFMA_SCALE_BLOCK && !inst->cbsz && !inst->blgp;
 }
 
-/** C's rows, or a copy that D may overwrite. */
+/** Returns C's rows, or a copy of them that D may overwrite. */
 static const uint32_t *rows_of_c(const mfma_form *f, sim_wave *w, const sim_inst *inst,
                                  uint32_t copy[][SIM_LANES]) {
     const sim_operand *c = &inst->src[2];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mfma=fast: how far its results may lie from the sum in double precision and from the chip's
-// rules, form by form; which forms keep the rules' bits.
+// Tests of mfma=fast: how far its results may lie from the sum in double precision and from the
+// chip's rules, form by form, and which forms keep the rules' bits.
 //
 // With u = 2^-24 and S = |c| + the sum of all |a b|, which f64 computes to 2^-53 a step:
 //   fast   one rounding of a sum no larger than S (1 + ...) for each k, two where the host has no
@@ -19,7 +19,7 @@ static double decode_input(int type, uint64_t bits) {
     return ldexp(t.m, t.e - mfma_formats[type].fraction);
 }
 
-/** gfx90a takes subnormals for zeros. */
+/** Returns an input's value. gfx90a takes subnormals for zeros. */
 static double input_value(const mfma_form *f, int type, uint64_t bits) {
     const double x = decode_input(type, bits);
     const double smallest = ldexp(1, 1 - mfma_formats[type].bias);
@@ -41,7 +41,8 @@ static uint64_t draw_bits(int type, int spread) {
     return next_random() % 16 ? bits : 0;
 }
 
-/** Operands of exponents around 1, some zeros; subnormals where the type is narrow enough. */
+/** Fills the operands with exponents around 1, some zeros, and subnormals where the type is narrow
+ *  enough. */
 static void fill(const mfma_form *f, int spread) {
     memset(wave->v, 0xff, sizeof wave->v);
     for (int i = 0; i < f->m * f->blocks * f->k; i++) {
@@ -73,17 +74,17 @@ static double exact_bound(const mfma_form *f, double size) {
     return 2 * groups * (f->group + 2) * 0x1p-24 * size + (2 * f->k + 1) * 0x1p-126;
 }
 
-/** The magnitude whose exponent the rules take. */
+/** Returns the magnitude whose exponent the rules take. */
 static double normal_size(int type, double x) {
     return x == 0 ? 0 : fmax(fabs(x), ldexp(1, 1 - mfma_formats[type].bias));
 }
 
-/** Where `expected` has what `wave` has there. */
+/** Returns the place in `expected` that is `at` in `wave`. */
 static const void *exact_twin(const uint32_t *at) {
     return (const char *)expected->v + ((const char *)at - (const char *)wave->v);
 }
 
-/** The largest error of fast beside its bound. */
+/** Returns the largest error of the fast result, divided by its bound. */
 static double check_output(const mfma_form *f, const char *name, int i) {
     const int block = i / (f->m * f->n), row = i / f->n % f->m, column = i % f->n;
     double c = f32_at(f, C_REG, block, row, column), want = c, size = fabs(c), normal = fabs(c);
@@ -108,7 +109,7 @@ static double check_output(const mfma_form *f, const char *name, int i) {
     return fabs(got - want) / fast_bound(f, size);
 }
 
-/** Whether a form has a fast way on this host: 8-bit floats need AVX-512 BF16. */
+/** Returns whether a form has a fast way on this host: 8-bit floats need AVX-512 BF16. */
 static bool is_fast(int table, const mfma_form *f) {
     bool has_pairs =
         table == 1 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
@@ -127,8 +128,8 @@ static void run_both(int table, size_t line, uint16_t d) {
     inst.exec(expected, &inst);
 }
 
-/** Of all forms and inputs: the largest error beside its bound, and whether any bits differ from
- *  the rules'. */
+/** Checks, for all forms and inputs, the largest error against its bound, and that some bits differ
+ *  from the rules'. */
 static void test_bounds(void **state) {
     (void)state;
     static const int spreads[] = {0, 2, 6, 20};
@@ -147,7 +148,7 @@ static void test_bounds(void **state) {
                 differs |= memcmp(wave->v, expected->v, sizeof wave->v) != 0;
             }
         }
-        assert_true(!table_runs_here(table) || differs); // that fast arithmetic was run at all
+        assert_true(!table_runs_here(table) || differs); // the fast arithmetic was run at all
         print_message("%s: largest error %.3f of its bound\n", table_names[table], worst);
     }
 }
@@ -169,7 +170,8 @@ static void test_same_bits(void **state) {
     }
 }
 
-/** D over C, next to it, over A: what D apart from them holds. C a constant. */
+/** Tests D over C, next to it, and over A: it must hold what D apart from them holds. C is a
+ *  constant. */
 static void test_overlap(void **state) {
     (void)state;
     static sim_wave before;
@@ -191,7 +193,7 @@ static void test_overlap(void **state) {
     }
 }
 
-/** A NaN or an infinity of A reaches its row, as by the rules, and no other. */
+/** Tests that a NaN or an infinity of A reaches its row, as by the rules, and no other row. */
 static void test_specials(void **state) {
     (void)state;
     for (size_t i = 0; table_runs_here(1) && i < num_dense(); i++) {

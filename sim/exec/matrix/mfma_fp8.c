@@ -27,7 +27,8 @@ enum { CELL = 16 };
 // so that it loses to every number in a signed maximum of sums and in an unsigned minimum.
 enum { ZERO_CODE = -64 };
 
-/** One 8-bit type, by the 7 bits below the sign: exponent code, upper two bytes of the f64. */
+/** One 8-bit type, indexed by the 7 bits below the sign: the exponent code and the upper two bytes
+ *  of the f64. */
 typedef struct byte_tables {
     _Alignas(64) int8_t code[128];
     _Alignas(64) uint8_t f64_high[128], f64_low[128];
@@ -68,7 +69,7 @@ static inline __m512i look_up(const void *table, __m512i bytes) {
     return _mm512_permutex2var_epi8(_mm512_load_si512(t), bytes, _mm512_load_si512(t + 64));
 }
 
-/** NaN and Inf patterns among the bytes. */
+/** Returns which of the bytes are NaN and Inf patterns. */
 static inline __mmask64 specials(const mfma_format *f, __m512i bytes) {
     __m512i below_sign = _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f));
     switch (f->specials) {
@@ -81,7 +82,7 @@ static inline __mmask64 specials(const mfma_format *f, __m512i bytes) {
     }
 }
 
-/** Four k of 16 rows: bytes[k][row]. */
+/** Decodes four k of 16 rows: bytes[k][row]. */
 static inline void decode_four(const byte_tables *t, __m512i bytes, fragment *out, int k) {
     __m512i sign = _mm512_and_si512(bytes, _mm512_set1_epi8(-128));
     __m512i high = _mm512_or_si512(look_up(t->f64_high, bytes), sign);
@@ -100,11 +101,11 @@ static inline void decode_four(const byte_tables *t, __m512i bytes, fragment *ou
     }
 }
 
-/** A fragment from two strips of lanes, k 0..7 and k 8..15, two registers each; false if it holds
- *  NaN or Inf. */
+/** Reads a fragment from two strips of lanes, k 0..7 and k 8..15, of two registers each. Returns
+ *  false if it holds a NaN or an Inf. */
 static inline bool read_fragment(mfma_type type, const uint32_t *rows, int strip0, int strip1,
                                  fragment *out) {
-    // From 16 dwords of 4 k to 4 k of 16 rows.
+    // Turns 16 dwords of 4 k into 4 k of 16 rows.
     _Alignas(64) static const uint8_t transpose[64] = {
         0, 4, 8,  12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, //
         1, 5, 9,  13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61, //
@@ -123,13 +124,13 @@ static inline bool read_fragment(mfma_type type, const uint32_t *rows, int strip
 
 // ---- one cell
 
-/** Of each output's products: codes [row % 4][row / 4 * 16 + column]. */
+/** The exponents of each output's products: codes [row % 4][row / 4 * 16 + column]. */
 typedef struct exponents {
     _Alignas(64) int8_t largest[4][64];
     uint64_t wide[4]; // outputs whose products spread too far for the exact sum
 } exponents;
 
-/** Largest and smallest exponent of each output's products. */
+/** Finds the largest and the smallest exponent of each output's products. */
 static inline void find_exponents(const fragment *a, const fragment *b, int limit, exponents *out) {
     __m512i first = _mm512_set_epi32(12, 12, 12, 12, 8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0);
     __m512i pick = _mm512_mullo_epi32(first, _mm512_set1_epi32(0x01010101));
@@ -156,7 +157,7 @@ static inline void find_exponents(const fragment *a, const fragment *b, int limi
     }
 }
 
-/** Exact dot products of eight rows. */
+/** Computes the exact dot products of eight rows. */
 static inline void multiply_rows(const fragment *a, const fragment *b, int row, __m512d s[8][2]) {
     for (int i = 0; i < 8; i++)
         s[i][0] = s[i][1] = _mm512_setzero_pd();
@@ -174,8 +175,8 @@ static inline __m512 join(__m256 low, __m256 high) {
     return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-/** Half a row where c's exponent may pass the products': T = s rounded down at 2^(top - 31), plus
- *  k. */
+/** Computes half a row whose c may have a larger exponent than the products: T = s rounded down at
+ *  2^(top - 31), plus k. */
 static inline __m256 add_rounded_down(__m512d s, __m256 k, __m256 c, __m128i code, int bias) {
     __m512i e = _mm512_sub_epi64(_mm512_cvtepi8_epi64(code), _mm512_set1_epi64(bias));
     e = _mm512_max_epi64(e, _mm512_set1_epi64(-126));
@@ -192,8 +193,9 @@ static inline __m256 add_rounded_down(__m512d s, __m256 k, __m256 c, __m128i cod
 
 /** Adds c to a row of exact sums. u = c * 2^(24 - E) says where c lies: below 1/2 it is dropped;
  *  below 2^24 it loses the bits under 2^(E - 24), downwards; above, it stays as it is. From 2^32
- *  on, the sum's own bits may fall below 2^(top - 31) and are rounded down too. *odd: outputs that
- *  need the definition: no products but zeros, and so small a c that their exponents matter. */
+ *  on, the sum's own bits may fall below 2^(top - 31) and are rounded down too. *odd gets the
+ *  outputs that need the definition: their products are all zeros, and c is so small that their
+ *  exponents matter. */
 static inline __m512 add_c(__m512d low, __m512d high, const int8_t *codes, int bias, __m512 c,
                            __mmask16 *odd) {
     __m128i code = _mm_loadu_si128((const __m128i *)codes);
@@ -229,8 +231,8 @@ static inline __m512i exponent_of(__m512i code, int bias) {
                                  _mm512_set1_epi32(-126));
 }
 
-/** One row by the rule itself, every second product from k on: cut at 2^-24 of the largest
- *  exponent. */
+/** Computes one row by the rule itself, from every second product from k on, each cut at 2^-24 of
+ *  the largest exponent. */
 static __m512i sum_cut(const mfma_form *f, const fragment *a, const fragment *b, int row, int k,
                        __m512i *e) {
     const int a_bias = mfma_formats[f->a_type].bias, b_bias = mfma_formats[f->b_type].bias;
@@ -240,7 +242,7 @@ static __m512i sum_cut(const mfma_form *f, const fragment *a, const fragment *b,
         __m512i ea = exponent_of(_mm512_set1_epi32(a->code[i][row]), a_bias);
         largest = _mm512_max_epi32(largest, _mm512_add_epi32(ea, exponent_of(eb, b_bias)));
     }
-    // Where every product is zero any scale does.
+    // If every product is zero, any scale does.
     __m512i down =
         _mm512_sub_epi32(_mm512_set1_epi32(24), _mm512_max_epi32(largest, _mm512_set1_epi32(-100)));
     __m512 scale = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_cvtepi32_ps(down));
@@ -303,7 +305,8 @@ typedef struct operands {
     _Alignas(64) float constant[16 * SIM_LANES];
 } operands;
 
-/** 16x16x32: two groups of k, one after the other; strip q of lanes holds k 8 q to 8 q + 7. */
+/** Computes 16x16x32: two groups of k, one after the other. Strip q of lanes holds k 8 q to 8 q +
+ *  7. */
 static void run_16x16(const mfma_form *f, const operands *o) {
     _Alignas(64) float middle[4 * SIM_LANES];
     cell_rows first = {o->c, middle, {0, 16, 32, 48}};
@@ -312,7 +315,7 @@ static void run_16x16(const mfma_form *f, const operands *o) {
     cell(f, &o->a[1], &o->b[1], second);
 }
 
-/** 32x32x16: four cells; strip s holds rows 16 (s % 2) on and k 8 (s / 2) on. */
+/** Computes 32x32x16 as four cells. Strip s holds rows 16 (s % 2) on and k 8 (s / 2) on. */
 static void run_32x32(const mfma_form *f, const operands *o) {
     _Alignas(64) float d[16 * SIM_LANES]; // D may overlap C
     for (int i = 0; i < 4; i++) {

@@ -6,13 +6,13 @@
 // both rounded down; one rounding to f32 ends the group. mfma_rules.c is the definition.
 #include "mfma_vector.h"
 
-/** Products k, k + step, ... below end: sum in units of 2^(e - 24). */
+/** The sum of products k, k + step, ... below end, in units of 2^(e - 24). */
 typedef struct group_sum {
     mfma_i32 s, e;
 } group_sum;
 
-/** By truncating conversion of exact f32 products; needs e in -100 .. 125, so that 2^(24 - e) is a
- *  normal f32 and a product too small for f32 would have been cut to 0 anyway. */
+/** Sums by truncating conversion of exact f32 products. It needs e in -100 .. 125: then 2^(24 - e)
+ *  is a normal f32, and the rule cuts to 0 any product too small for f32. */
 MFMA_INLINE mfma_i32 sum_by_float(const mfma_plane *a, const mfma_plane *b, mfma_strip s, int k,
                                   int end, int step, mfma_i32 e) {
     mfma_f32 scale = (mfma_f32)((24 + 127 - e) << 23);
@@ -24,7 +24,7 @@ MFMA_INLINE mfma_i32 sum_by_float(const mfma_plane *a, const mfma_plane *b, mfma
     return sum;
 }
 
-/** By shifts, whatever e is. */
+/** Sums by shifts, for any e. */
 static mfma_i32 sum_by_shifts(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                               mfma_strip s, int k, int end, int step, mfma_i32 e) {
     const int up = 24 - mfma_formats[f->a_type].fraction - mfma_formats[f->b_type].fraction;
@@ -51,7 +51,7 @@ MFMA_INLINE group_sum sum_products(const mfma_form *f, const mfma_plane *a, cons
     return g;
 }
 
-/** Eight outputs: (s * 128 >> down_s) + k * 128, times 2^(top - 31), to f32. */
+/** Rounds eight outputs to f32: ((s * 128 >> down_s) + k * 128) times 2^(top - 31). */
 static mfma_f32x8 round_half(mfma_i32x8 s, mfma_i32x8 down_s, mfma_i32x8 k, mfma_i32x8 top) {
     mfma_i64 t =
         (__builtin_convertvector(s, mfma_i64) << 7) >> __builtin_convertvector(down_s, mfma_i64);
@@ -64,7 +64,7 @@ static mfma_f32x8 round_half(mfma_i32x8 s, mfma_i32x8 down_s, mfma_i32x8 k, mfma
 #define LOW(x) __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7)
 #define HIGH(x) __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15)
 
-/** Adds c (f32 bits) to a group's sum and rounds. Inf and NaN in c stay. */
+/** Adds c (f32 bits) to a group's sum and rounds. An Inf or a NaN in c stays. */
 static mfma_i32 add_c(const mfma_form *f, group_sum g, mfma_i32 c) {
     mfma_i32 exponent = (c >> 23) & 255, sign = c >> 31;
     mfma_i32 m = (c & 0x7fffff) | ((exponent != 0) & (1 << 23));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block-scaled and sparse matrix instructions: layouts, types and scales by an independent matrix
-// product.
+// Tests of block-scaled and sparse matrix instructions: layouts, types and scales by an independent
+// matrix product.
 #include "mfma_fixture.h"
 
 // ---- gfx950's f8f6f4, from bytes
@@ -9,8 +9,8 @@ static double scale_of(int side, int row, int block) { // 2^-3 .. 2^3
     return ldexp(1, (small_value(side, block, row, 77) + 4) % 7 - 3);
 }
 
-/** Lane and bit of an element by the published table: bytes in two runs of 16 k, others
- *  consecutive. */
+/** Puts an element at its lane and bit by the published table: bytes in two runs of 16 k, other
+ *  types in consecutive k. */
 static void put_mixed(const mfma_form *f, int type, int reg, int row, int k, uint64_t bits) {
     const int groups = SIM_LANES / f->m, width = mfma_formats[type].bits;
     const int group = width == 8 ? k / 16 % groups : k / 32;
@@ -96,7 +96,7 @@ static void test_mixed_types(void **state) {
 
 // ---- sparse
 
-/** Which two of four k row `row` keeps, as two 2-bit numbers in rising order. */
+/** Returns which two of four k row `row` keeps, as two 2-bit numbers in rising order. */
 static uint32_t kept_pair(int row, int quad) {
     static const uint8_t pairs[] = {0 | 1 << 2, 0 | 2 << 2, 0 | 3 << 2,
                                     1 | 2 << 2, 1 | 3 << 2, 2 | 3 << 2};

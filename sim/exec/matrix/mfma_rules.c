@@ -34,7 +34,7 @@ static uint32_t bits_of(float x) {
 
 // ---- decoding
 
-/** Which numbers a type's bits below the sign cannot be. */
+/** Returns whether a type's bits are a finite number, an infinity or a NaN. */
 static mfma_kind kind_of(const mfma_format *f, bool negative, uint32_t exponent,
                          uint32_t fraction) {
     const uint32_t top = (1u << (f->bits - 1 - f->fraction)) - 1;
@@ -54,10 +54,10 @@ mfma_term mfma_decode(mfma_type type, uint64_t bits) {
     const mfma_format *f = &mfma_formats[type];
     mfma_term t = {.bits = f->bits == 64 ? bits : bits & ((1ull << f->bits) - 1)};
     if (type == MFMA_F64 || type == MFMA_I8)
-        return t; // used as they are
+        return t; // used unchanged
     uint32_t raw = (uint32_t)t.bits;
     if (type == MFMA_XF32)
-        raw >>= 13; // keeps sign, exponent, 10 fraction bits: toward zero
+        raw >>= 13; // keeps sign, exponent and 10 fraction bits, toward zero
     const int width = type == MFMA_XF32 ? 19 : f->bits;
     const bool negative = raw >> (width - 1);
     const uint32_t exponent = (raw >> f->fraction) & ((1u << (width - 1 - f->fraction)) - 1);
@@ -95,7 +95,7 @@ static uint64_t chain_f64(const mfma_term *a, const mfma_term *b, int count, uin
 
 // ---- pairwise with flush (gfx90a)
 
-/** An input, widened; subnormals of its own type become +0. */
+/** Returns an input, widened. Subnormals of its own type become +0. */
 static float flushed_input(mfma_type type, uint64_t bits) {
     mfma_term t = mfma_decode(type, bits);
     const mfma_format *f = &mfma_formats[type];
@@ -108,7 +108,7 @@ static float flushed_input(mfma_type type, uint64_t bits) {
     return (float)ldexp(t.m, t.e - f->fraction);
 }
 
-/** A subnormal becomes a zero of its sign. */
+/** Returns x, or a zero of its sign if x is subnormal. */
 static float flushed(float x) {
     return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
 }
@@ -131,7 +131,8 @@ static uint32_t pairwise(const mfma_form *form, const mfma_term *a, const mfma_t
 
 // ---- fused, fused with split (gfx942)
 
-/** NaN, Inf and products past f32's range, before any arithmetic; false if there are none. */
+/** Deals with NaN, Inf and products past f32's range before any arithmetic. Returns false if there
+ *  are none. */
 static bool fused_special(const mfma_term *a, const mfma_term *b, int count, int fraction,
                           int scale_exponent, mfma_term c, uint32_t *out) {
     bool nan = c.kind == MFMA_NAN, huge[2] = {false}, inf[2] = {false};
@@ -159,7 +160,7 @@ static bool fused_special(const mfma_term *a, const mfma_term *b, int count, int
     return seen[0] || seen[1];
 }
 
-/** x >> n toward minus infinity; any n >= 0. */
+/** Shifts x right by n, toward minus infinity, for any n >= 0. */
 static int64_t shift_floor(int64_t x, int n) {
     return x >> (n > 62 ? 62 : n);
 }
@@ -169,7 +170,7 @@ typedef struct group_sum {
     int e;
 } group_sum;
 
-/** Sum of every `step`-th product, each cut toward zero at 2^-24 of the largest exponent. */
+/** Sums every `step`-th product, each cut toward zero at 2^-24 of the largest exponent. */
 static group_sum sum_products(const mfma_term *a, const mfma_term *b, int count, int step,
                               int fraction, int scale_exponent) {
     group_sum g = {.e = INT32_MIN};

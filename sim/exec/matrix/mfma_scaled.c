@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// gfx950's f8f6f4 matrix instructions: mixed 8, 6 and 4-bit floats, a scale for every 32 k of a
+// gfx950's f8f6f4 matrix instructions: mixed 8, 6 and 4-bit floats with a scale for every 32 k of a
 // row.
 //
-// cbsz and blgp name the types of A and B. A scale is a power of two, 2^(byte - 127), 255 a NaN;
-// lane l holds those of row l % 16 (or 32) and block l / 16 (or 32), in the byte that op_sel
-// chooses. AMD documents no accumulation order: each block is one group of the split rule. Not
-// known to be bit-exact.
+// cbsz and blgp name the types of A and B. A scale is a power of two, 2^(byte - 127), and a NaN for
+// byte 255. Lane l holds the scales of row l % 16 (or 32) and block l / 16 (or 32), in the byte
+// that op_sel chooses. AMD documents no accumulation order: each block is one group of the split
+// rule. Not known to be bit-exact.
 #include "mfma.h"
 
 static constexpr uint8_t SCALE_NAN = 255;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse matrix instructions (SMFMAC): D += A B, where A holds 2 of every 4 consecutive k.
 //
-// src2 gives, for the elements of A that the same lane holds, two bits each: which of the four k.
-// With cbsz 0, abid chooses among the sets of bits that fit in the register; otherwise the first is
-// used. The chosen products count as a dense stream in the order of k. Not known to be bit-exact.
+// src2 has two bits for each element of A that the same lane holds, which say which of the four k
+// it is. With cbsz 0, abid chooses among the sets of bits that fit in the register; otherwise the
+// first is used. The chosen products count as a dense stream in the order of k. Not known to be
+// bit-exact.
 #include "mfma.h"
 
 typedef struct sparse_terms {
@@ -11,7 +12,7 @@ typedef struct sparse_terms {
     uint8_t k[MFMA_MAX_TERMS]; // of each element of A
 } sparse_terms;
 
-/** The form of A as it lies in registers: half the k. */
+/** Returns the form of A as it lies in registers: with half the k. */
 static mfma_form packed_form(const mfma_form *f) {
     mfma_form packed = *f;
     packed.k /= 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense matrix instructions: layouts by an independent matrix product, published examples, fast
-// forms against the rules.
+// Tests of dense matrix instructions: layouts against an independent matrix product, published
+// examples, and fast forms against the rules.
 #include "mfma_fixture.h"
 
 static void fill_small(const mfma_form *f) {
@@ -19,7 +19,7 @@ static void fill_small(const mfma_form *f) {
     }
 }
 
-/** Checks D at `reg`; from[block] is the block whose A was used. */
+/** Checks D at `reg`. from[block] is the block whose A was used. */
 static void check_small(const mfma_form *f, const char *what, int reg, const int *from) {
     for (int block = 0; block < f->blocks; block++) {
         for (int i = 0; i < f->m * f->n; i++) {
@@ -50,13 +50,13 @@ static void test_layouts(void **state) {
             o->exec(wave, &inst);
             check_small(f, o->mnemonic, D_REG, nullptr);
             const int regs = f->m * f->n * f->blocks / SIM_LANES * (f->a_type == MFMA_F64 ? 2 : 1);
-            assert_int_equal(wave->v[D_REG - 1][63], UINT32_MAX); // neighbours untouched
+            assert_int_equal(wave->v[D_REG - 1][63], UINT32_MAX); // neighbours are untouched
             assert_int_equal(wave->v[D_REG + regs][0], UINT32_MAX);
         }
     }
 }
 
-/** D over C, over A and over B: the same result as apart from them. */
+/** Tests D over C, over A and over B: the result must be the same as apart from them. */
 static void test_overlap(void **state) {
     (void)state;
     for (int table = 0; table < NUM_TABLES; table++) {
@@ -95,7 +95,8 @@ static void test_block_broadcast(void **state) {
     }
 }
 
-/** blgp takes B from other lanes: the same as moving the lanes by hand. */
+/** Tests that blgp takes B from other lanes: the result must be the same as with the lanes moved by
+ *  hand. */
 static void test_lane_patterns(void **state) {
     (void)state;
     for (int table = 0; table < NUM_TABLES; table++) {
@@ -177,7 +178,8 @@ static void encode(encoding e, uint32_t words[2]) {
                (uint32_t)e.acc_b << 28;
 }
 
-/** Decodes and runs one encoding; the line of the table, or -1 if it is no matrix instruction. */
+/** Decodes and runs one encoding. Returns the line of the table, or -1 if it is no matrix
+ *  instruction. */
 static int run_encoding(sim_arch arch, encoding e) {
     uint32_t words[2];
     char error[SIM_ERROR_BYTES];
@@ -186,7 +188,7 @@ static int run_encoding(sim_arch arch, encoding e) {
     if (!sim_decode(sim_chip_by_arch(arch), (const uint8_t *)words, sizeof words, 0x1000, &inst,
                     error)) {
         if (e.opcode >= FIRST_MATRIX_OPCODE && strncmp(error, "no ", 3) != 0)
-            fail_msg("%s", error); // LLVM knows it, the simulator does not
+            fail_msg("%s", error); // LLVM knows it, and the simulator does not
         return -1;
     }
     if (inst.opcode->klass != SIM_MFMA)
@@ -229,7 +231,7 @@ static void test_encodings(void **state) {
             fail_msg("%s was not decoded", tables[0]->opcodes[i].mnemonic);
 }
 
-/** C as an inline constant, 1 in the type of D: as C full of ones. */
+/** Tests C as an inline constant, 1 in the type of D: it must give the same as C full of ones. */
 static void test_encoded_constants(void **state) {
     (void)state;
     for (int variant = 0; variant < 3 * 128; variant++) {
@@ -255,7 +257,7 @@ static void test_encoded_constants(void **state) {
 typedef struct example {
     const char *mnemonic;
     sim_arch arch;
-    const char *a, *b; // "k:bits ...": row 0 of A, column 0 of B, the rest zero
+    const char *a, *b; // "k:bits ..." of row 0 of A and of column 0 of B; the rest is zero
     uint64_t c, d;
 } example;
 
@@ -308,7 +310,7 @@ static void test_examples(void **state) {
 
 // ---- fast forms against the definition
 
-/** How a tile's elements are drawn. */
+/** The ways to draw a tile's elements. */
 typedef enum draw {
     DRAW_BITS,      // any pattern
     DRAW_NORMAL,    // exponents of a bell curve

@@ -6,8 +6,7 @@
 
 // ---- operands
 
-/** What a strip of raw elements becomes: the value to compute with, and for fused rules the
- *  term. */
+/** A decoded strip of raw elements: the value to compute with and, for fused rules, the term. */
 typedef struct decoded {
     mfma_i32 x, m, e, special; // special: all ones where not finite; the rest is then a zero's
 } decoded;
@@ -40,7 +39,7 @@ static decoded decode_strip(mfma_type type, mfma_i32 raw) {
     // m * 2^(e - fraction), exact: f32 holds every value of these types.
     mfma_i32 power = mfma_max(d.e - fraction_bits + 127, mfma_splat(1)) << 23;
     d.x = (mfma_i32)(__builtin_convertvector(d.m, mfma_f32) * (mfma_f32)power);
-    if (f->bias == 127) // the power above may be subnormal, but these are f32 already
+    if (f->bias == 127) // the power above may be subnormal, but these types are f32 already
         d.x = raw << (32 - width);
     d.x &= ~d.special;
     d.m &= ~d.special;
@@ -48,7 +47,7 @@ static decoded decode_strip(mfma_type type, mfma_i32 raw) {
     return d;
 }
 
-/** gfx90a's f16 and bf16 inputs: widened, subnormals to +0. */
+/** Widens gfx90a's f16 and bf16 inputs. Subnormals become +0. */
 static mfma_i32 widen_flushed(mfma_type type, mfma_i32 raw) {
     mfma_i32 wide = raw << 16, exponent = raw & 0x7f80, top = exponent == 0x7f80;
     if (type == MFMA_F16) {
@@ -60,7 +59,7 @@ static mfma_i32 widen_flushed(mfma_type type, mfma_i32 raw) {
     return (exponent != 0) & wide;
 }
 
-/** One strip of raw elements into the plane at `at`. */
+/** Decodes one strip of raw elements into the plane at `at`. */
 static void put_strip(const mfma_form *f, mfma_type type, mfma_plane *plane, int at, mfma_i32 raw,
                       mfma_i32 *special, mfma_i32 *largest) {
     if (f->rule == MFMA_CHAIN) {
@@ -143,7 +142,7 @@ MFMA_INLINE mfma_i32 integer_strip(const mfma_form *f, const mfma_plane *a, cons
     return (mfma_i32)sum;
 }
 
-/** Subnormals become zeros of their sign. */
+/** Returns x with subnormals as zeros of their sign. */
 MFMA_INLINE mfma_f32 flushed(mfma_f32 x) {
     mfma_i32 bits = (mfma_i32)x, keep = (bits & 0x7f800000) != 0;
     return (mfma_f32)(bits & (keep | INT32_MIN));
@@ -188,7 +187,8 @@ static void run_tile(const mfma_form *f, const mfma_plane *a, const mfma_plane *
     }
 }
 
-/** Outputs whose row of A or column of B holds an Inf or a NaN, again, by the definition. */
+/** Computes again, by the definition, the outputs whose row of A or column of B holds an Inf or a
+ *  NaN. */
 static void redo_specials(const mfma_form *f, sim_wave *w, const sim_inst *inst, uint64_t a_special,
                           uint64_t b_special, uint32_t d[][SIM_LANES]) {
     mfma_term a[MFMA_MAX_ELEMENTS], b[MFMA_MAX_ELEMENTS];

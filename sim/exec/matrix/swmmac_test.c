@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA matrix instructions in waves of 64 lanes, and the sparse ones (SWMMAC) in both sizes: where
-// every element lies, against a plain product of dense matrices of small integers. The places are
-// written down from AMD's matrix instruction calculator, from (row, column, k) to registers: the
-// other way round than the simulator has them.
+// Tests of where every element of RDNA matrix instructions lies, in waves of 64 lanes, and for the
+// sparse ones (SWMMAC) in both sizes, against a plain product of dense matrices of small integers.
+// The places come from AMD's matrix instruction calculator and go from (row, column, k) to
+// registers, the opposite direction to the simulator's.
 #include "wmma_fixture.h"
 
-/** How A, B and D lie. */
+/** The layouts of A, B and D. */
 typedef enum shape { RDNA3, HALVES, BYTES, NIBBLES, LONG_NIBBLES } shape;
 
 typedef struct form {
@@ -47,12 +47,13 @@ static const form forms[] = {
     {SIM_GFX1201, 0x5a, 32, 8, '5', '5', 'f', BYTES, true},
 };
 
-/** Lane of row or column 0, register from the operand's first, first bit in it. */
+/** The lane of row or column 0, the register counted from the operand's first, and the first bit in
+ *  it. */
 typedef struct place {
     int lane, reg, bit;
 } place;
 
-/** Element k of a dense operand in a wave of 64. */
+/** Returns the place of element k of a dense operand in a wave of 64. */
 static place dense_place(const form *f, int k) {
     switch (f->shape) {
     case RDNA3: // in four copies
@@ -68,7 +69,7 @@ static place dense_place(const form *f, int k) {
     }
 }
 
-/** Element k of B beside a sparse A. */
+/** Returns the place of element k of B beside a sparse A. */
 static place sparse_b_place(const form *f, bool wave64, int k) {
     switch (f->shape) {
     case HALVES:
@@ -86,8 +87,8 @@ static place sparse_b_place(const form *f, bool wave64, int k) {
     }
 }
 
-/** Where sparse A keeps the two elements of the four k from `k` on; *index: the first bit of their
- *  indices. */
+/** Returns where sparse A keeps the two elements of the four k from `k` on. *index gets the first
+ *  bit of their indices. */
 static place sparse_a_place(const form *f, bool wave64, int k, int *index) {
     switch (f->shape) {
     case HALVES:
@@ -108,7 +109,7 @@ static place sparse_a_place(const form *f, bool wave64, int k, int *index) {
     }
 }
 
-/** Sets of indices that fit in a register. */
+/** Returns how many sets of indices fit in a register. */
 static int num_index_sets(const form *f, bool wave64) {
     switch (f->shape) {
     case HALVES:
@@ -130,13 +131,13 @@ static place result_place(const form *f, bool wave64, int row) {
     return half ? (place){lane, index / 2, 16 * (index % 2)} : (place){lane, index, 0};
 }
 
-/** One of the six choices of two out of four, for a row and four k. */
+/** Chooses one of the six pairs out of four, for a row and four k. */
 static void choose(int row, int k, int chosen[2]) {
     static const int pairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
     memcpy(chosen, pairs[(row * 7 + k * 5 + row * k) % 6], sizeof pairs[0]);
 }
 
-/** A[row][k] of the dense matrix: zero where the sparse one holds nothing. */
+/** Returns A[row][k] of the dense matrix, which is zero where the sparse one holds nothing. */
 static int a_value(const form *f, int row, int k) {
     int chosen[2];
     choose(row, k / 4 * 4, chosen);
@@ -235,7 +236,7 @@ static void check(const form *f, bool wave64) {
 static void test_places(void **) {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const form *f = &forms[i];
-        for (int wave64 = !f->sparse; wave64 < 2; wave64++) { // wmma_test.c has dense in wave32
+        for (int wave64 = !f->sparse; wave64 < 2; wave64++) { // wmma_test.c tests dense in wave32
             for (int key = 0; key < (f->sparse ? num_index_sets(f, wave64) : 1); key++) {
                 for (int fast = 0; fast < 2; fast++) { // small integers: the same sums
                     fill(f, wave64, key);

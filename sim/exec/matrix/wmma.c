@@ -2,13 +2,13 @@
 // RDNA matrix instructions: WMMA, D = A B + C for 16x16 tiles, and SWMMAC (gfx12), D += A B where A
 // holds 2 of every 4 consecutive k.
 //
-// A register row is 2 (wave32) or 4 (wave64) groups of sixteen lanes: the rows of A, the columns of
-// B, C and D. RDNA3 (gfx11): each group holds every k of A and B; 16-bit results take the half of
-// each register that op_sel chooses. RDNA4 (gfx12): two groups share k, and wave64's third and
-// fourth hold what wave32 keeps in the upper registers; 16-bit results are packed. AMD publishes no
-// order of accumulation: floats are taken two k at a time, each step one f32 add; so results are
-// not known to be bit-exact. Integers are exact. Source of layouts: AMD's matrix instruction
-// calculator. EXEC is ignored.
+// A register row is 2 (wave32) or 4 (wave64) groups of sixteen lanes, which are the rows of A and
+// the columns of B, C and D. On RDNA3 (gfx11) each group holds every k of A and B, and 16-bit
+// results take the half of each register that op_sel chooses. On RDNA4 (gfx12) two groups share k,
+// wave64's third and fourth group hold what wave32 keeps in the upper registers, and 16-bit results
+// are packed. AMD publishes no order of accumulation: floats are taken two k at a time, each step
+// with one f32 add, so results are not known to be bit-exact. Integers are exact. Source of
+// layouts: AMD's matrix instruction calculator. EXEC is ignored.
 #include "../fp8.h"
 #include "../numbers.h"
 #include "mfma.h"
@@ -26,9 +26,9 @@ typedef struct wmma_form {
     bool sparse;            // A has half of the k
 } wmma_form;
 
-// mnemonic, chips, input bits, passes of four cycles, k, A, B, result, shared, how it is known.
-// Source of passes: AMD's matrix instruction calculator; of 4-bit integers and of sparse forms, the
-// chips' published peak rates.
+// The mnemonic, chips, input bits, passes of four cycles, k, A, B, result, shared, and how the form
+// is known. The passes are from AMD's matrix instruction calculator; those of 4-bit integers and of
+// sparse forms from the chips' published peak rates.
 #define WMMA_FORMS(X)                                                                              \
     X("v_wmma_f32_16x16x16_f16", GFX11, 16, 8, 16, F16, F16, F32, false, '?')                      \
     X("v_wmma_f32_16x16x16_bf16", GFX11, 16, 8, 16, BF16, BF16, F32, false, '?')                   \
@@ -47,7 +47,8 @@ typedef struct wmma_form {
     X("v_wmma_f32_16x16x16_fp8_bf8", GFX12, 8, 2, 16, FP8, BF8, F32, true, '?')                    \
     X("v_wmma_f32_16x16x16_bf8_fp8", GFX12, 8, 2, 16, BF8, FP8, F32, true, '?')                    \
     X("v_wmma_f32_16x16x16_bf8_bf8", GFX12, 8, 2, 16, BF8, BF8, F32, true, '?')
-// mnemonic, input bits, passes, k of the dense product, A, B, result, how it is known
+// The mnemonic, input bits, passes, k of the dense product, A, B, result, and how the form is
+// known.
 #define SWMMAC_FORMS(X)                                                                            \
     X("v_swmmac_f32_16x16x32_f16", 16, 4, 32, F16, F16, F32, '?')                                  \
     X("v_swmmac_f32_16x16x32_bf16", 16, 4, 32, BF16, BF16, F32, '?')                               \
@@ -85,14 +86,14 @@ typedef struct wmma_plane {
 
 typedef struct wmma_terms {
     wmma_plane a, b;
-    uint8_t which[32][TILE]; // sparse: the k of B that goes with each k and row of A
+    uint8_t which[32][TILE]; // if sparse, the k of B that goes with each k and row of A
 } wmma_terms;
 
 // ---- elements
 
 /** How A or B lies in the groups of lanes. */
 typedef struct wmma_spread {
-    int groups;   // that hold different k
+    int groups;   // groups that hold different k
     int per_lane; // elements
     int run;      // consecutive k of a lane, before those of the group beside it
 } wmma_spread;
@@ -102,7 +103,7 @@ static wmma_spread spread_of(const wmma_form *f, bool wave32, int side) {
     if (!f->shared)
         return (wmma_spread){1, k, k};
     const int run = f->bits < 16 ? k / 2 : f->sparse && side == 1 ? 8 : 4;
-    bool halves = wave32 || k / 2 * f->bits < 64; // one register cannot be shared out further
+    bool halves = wave32 || k / 2 * f->bits < 64; // one register cannot be split further
     return halves ? (wmma_spread){2, k / 2, run} : (wmma_spread){4, k / 4, run};
 }
 
@@ -111,7 +112,7 @@ static int k_of(const wmma_spread *s, int group, int element) {
     return s->groups == 1 ? element : e / s->run * 2 * s->run + group % 2 * s->run + e % s->run;
 }
 
-/** Exact in f32, whatever the type. */
+/** Returns the values as f32, which is exact for every type. */
 static f32x16 values_of(mfma_type type, u32x16 bits) {
     switch (type) {
     case MFMA_F32:
@@ -130,7 +131,7 @@ static u32x16 integers_of(int bits, u32x16 x, bool is_signed) {
     return is_signed ? (u32x16)((i32x16)(x << unused) >> (int)unused) : x;
 }
 
-/** A (side 0) or B. */
+/** Reads A (side 0) or B (side 1). */
 static void read_input(const wmma_form *f, sim_wave *w, const sim_inst *inst, int side,
                        wmma_plane *out) {
     wmma_spread s = spread_of(f, w->wave32, side);
@@ -143,14 +144,14 @@ static void read_input(const wmma_form *f, sim_wave *w, const sim_inst *inst, in
         u32x16 bits = load16(rows + bit / 32 * SIM_LANES + group * TILE) >> bit % 32 & mask;
         u32x16 *at = &out->x[k_of(&s, group, e)];
         if (type == MFMA_I8)
-            *at = integers_of(f->bits, bits, flag[0]); // neg_lo says signed
+            *at = integers_of(f->bits, bits, flag[0]); // neg_lo means signed
         else
             *at = (u32x16)values_of(type, bits) ^ (flag[e % 2] ? 0x80000000u : 0);
     }
 }
 
-/** Two bits for each element of A that the same lane holds: which of the four k. index_key (in
- *  abid) chooses among the sets of bits that fit in the register. */
+/** Reads, for each element of A, which of the four k it is: two bits each, in the lane that holds
+ *  the element. index_key (in abid) chooses among the sets of bits that fit in the register. */
 static void read_indices(const wmma_form *f, sim_wave *w, const sim_inst *inst, wmma_terms *out) {
     wmma_spread s = spread_of(f, w->wave32, 0);
     const int first = inst->abid * s.per_lane * 2 % 32;
@@ -166,7 +167,7 @@ static void read_indices(const wmma_form *f, sim_wave *w, const sim_inst *inst, 
 
 // ---- C and D: a strip is the sixteen columns of one row, sixteen lanes of one register
 
-/** Where one row of C and D lies. */
+/** The place of one row of C and D lies. */
 typedef struct wmma_strip {
     int row, group, index; // index: of the results in a lane
 } wmma_strip;
@@ -182,14 +183,14 @@ static bool is_half(const wmma_form *f) {
     return f->result == WMMA_F16 || f->result == WMMA_BF16;
 }
 
-/** Register and bit where result `index` of a lane lies. */
+/** Returns the register and bit where result `index` of a lane lies. */
 static int bit_of(const wmma_form *f, const sim_inst *inst, int index) {
     if (!is_half(f))
         return index * 32;
     return f->shared ? index * 16 : index * 32 + (inst->op_sel >> 2 & 1) * 16;
 }
 
-/** C as f32, or as integers. */
+/** Reads C as f32, or as integers. */
 static u32x16 read_c(const wmma_form *f, sim_wave *w, const sim_inst *inst, wmma_strip s) {
     static const mfma_type types[] = {MFMA_F32, MFMA_F16, MFMA_BF16, MFMA_F32};
     const sim_operand *from = f->sparse ? &inst->dst[0] : &inst->src[2];
@@ -217,7 +218,7 @@ static u32x16 result_bits(const wmma_form *f, f32x16 x) {
     }
 }
 
-/** The k of B that goes with a k of A. */
+/** Returns the k of B that goes with a k of A. */
 SIM_INLINE int partner(const wmma_terms *t, bool sparse, int row, int k) {
     return sparse ? t->which[k][row] : k;
 }
@@ -237,7 +238,8 @@ SIM_INLINE u32x16 float_strip(const wmma_form *f, const wmma_terms *t, bool spar
     return result_bits(f, sum);
 }
 
-/** mfma=fast: one f32 step a k, rounded once where the host has a fused multiply-add. */
+/** Computes a strip for mfma=fast: one f32 step for each k, rounded once where the host has a fused
+ *  multiply-add. */
 SIM_INLINE u32x16 fast_strip(const wmma_form *f, const wmma_terms *t, bool sparse, int row,
                              u32x16 c) {
     f32x16 sum = (f32x16)c;
@@ -253,7 +255,8 @@ SIM_INLINE u32x16 fast_strip(const wmma_form *f, const wmma_terms *t, bool spars
     return result_bits(f, sum);
 }
 
-/** The products' sum is far from 32 bits, so only adding C can overflow. */
+/** Computes a strip of integers. The products' sum is far from 32 bits, so only adding C can
+ *  overflow. */
 SIM_INLINE u32x16 integer_strip(const wmma_form *f, const wmma_terms *t, bool sparse, int row,
                                 u32x16 c, bool clamp) {
     u32x16 sum = {};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA matrix instructions, from bytes to results, against a plain matrix product of small
+// Tests of RDNA matrix instructions, from bytes to results, against a plain matrix product of small
 // integers.
 #include "wmma_fixture.h"
 
 #include <math.h>
 
-/** How elements lie, as in the published tables. */
+/** The layout of elements, as in the published tables. */
 typedef struct layout {
     sim_arch arch;
     int opcode, k, bits; // of an input
@@ -38,7 +38,8 @@ static void put_input(const layout *l, int side, int row, int k) {
     }
 }
 
-/** Result [row][column]: its register, lane and first bit, for op_sel's half on RDNA3. */
+/** Returns the register and lane of result [row][column], and its first bit in *shift; on RDNA3 in
+ *  op_sel's half. */
 static uint32_t *result_at(const layout *l, int reg, int row, int column, bool high, int *shift) {
     const bool half = l->result == 'h' || l->result == 'w', rdna3 = l->arch == SIM_GFX1151;
     *shift = half && (rdna3 ? high : row % 2) ? 16 : 0;
@@ -158,7 +159,7 @@ static double decoded(int type, int bits, uint32_t x) {
     }
 }
 
-/** Element [row][k] of A or B, from where put_input puts it. */
+/** Returns element [row][k] of A or B, read from where put_input puts it. */
 static double input(const layout *l, const sim_wave *w, int side, int row, int k) {
     int lane = row, element = k;
     if (l->arch == SIM_GFX1201 && l->bits == 16) {
@@ -188,7 +189,7 @@ static uint32_t rounded(int result, float x) {
     }
 }
 
-/** Two products exactly, then one f32 sum; integers modulo 2^32. */
+/** Computes the expected bits: two products exactly, then one f32 sum; integers modulo 2^32. */
 static uint32_t expected(const layout *l, const sim_wave *w, int row, int column, uint32_t c) {
     float sum = l->result == 'i' ? 0 : (float)decoded(l->result, 32, c);
     for (int k = 0; k < l->k; k += 2) {
@@ -200,7 +201,8 @@ static uint32_t expected(const layout *l, const sim_wave *w, int row, int column
     return l->result == 'i' ? c : rounded(l->result, sum);
 }
 
-/** Every second round of moderate size, so that infinities and NaNs do not hide the rest. */
+/** Fills the operands. Every second round has values of moderate size, so that infinities and NaNs
+ *  do not hide the rest. */
 static void fill_randomly(const layout *l, unsigned round) {
     for (int i = 0; i < 64 * SIM_LANES; i++) {
         const int lane = i % SIM_LANES, reg = i / SIM_LANES;
@@ -238,8 +240,8 @@ static void test_random(void **state) {
     free(before);
 }
 
-/** mfma=fast: within 2 (k + 1) roundings, fused multiply-add or not, of the sum of magnitudes, and
- *  that of the result's type. */
+/** Checks mfma=fast. A result may be off by 2 (k + 1) roundings of the sum of magnitudes, with
+ *  fused multiply-add or without, and by the rounding of the result's type. */
 static void check_fast(const layout *l, sim_wave *before) {
     static const double result_rounding[] = {['f'] = 0x1p-24, ['h'] = 0x1p-11, ['w'] = 0x1p-8};
     sim_inst inst;
@@ -287,7 +289,8 @@ static void test_fast(void **state) {
     free(before);
 }
 
-/** Every element the largest unsigned, C the largest integer: wraps, or stays with clamp. */
+/** Tests clamp: with every element the largest unsigned and C the largest integer, the sum wraps,
+ *  or stays there with clamp. */
 static void test_clamp(void **state) {
     (void)state;
     for (int clamp = 0; clamp < 2; clamp++) {
@@ -304,8 +307,8 @@ static void test_clamp(void **state) {
     }
 }
 
-/** neg_lo turns the signs of even k, neg_hi those of odd k; on C, neg_hi takes the absolute
- *  value. */
+/** Tests that neg_lo turns the signs of even k, neg_hi those of odd k; on C, neg_hi takes the
+ *  absolute value. */
 static void test_signs(void **state) {
     (void)state;
     sim_inst inst;

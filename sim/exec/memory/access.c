@@ -8,7 +8,8 @@
 
 // ---- guest memory
 
-/** One range that covers all lanes is enough in almost every case: one look-up instead of 64. */
+/** Resolves all lanes by one range, with one look-up instead of 64. That is enough in almost every
+ *  case. */
 static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, bool is_store,
                           sim_access *out) {
     uint64_t low = UINT64_MAX, high = 0;
@@ -23,7 +24,7 @@ static bool resolve_range(sim_wave *w, const uint64_t *address, uint32_t bytes, 
     uint8_t *host = sim_wave_host(w, low, high - low + bytes);
     if (!host || (is_store && sim_hits_code(w, low, high - low + bytes)))
         return false;
-    for (unsigned lane = 0; lane < SIM_LANES; lane++) // inactive ones may point anywhere
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) // inactive lanes may point anywhere
         out->host[lane] = (uint8_t *)((uintptr_t)host + (address[lane] - low));
     return true;
 }
@@ -79,8 +80,8 @@ static bool resolve_scratch_lane(sim_wave *w, const sim_inst *inst, int lane, ui
     return true;
 }
 
-/** gfx90a has no hardware base of scratch: FLAT_SCRATCH must say it, or lanes reach each other's
- *  memory. */
+/** Returns whether FLAT_SCRATCH gives the base of scratch. gfx90a has no hardware base: without
+ *  this register, lanes reach each other's memory. */
 static bool is_scratch_ready(sim_wave *w, const sim_inst *inst) {
     const uint64_t want = SIM_SCRATCH_BASE + sim_scratch_offset(w);
     const uint64_t flat_scratch = w->s[102] | (uint64_t)w->s[103] << 32;
@@ -124,7 +125,7 @@ static void global_addresses(const sim_wave *w, const sim_inst *inst, uint32_t s
         address[lane] = base + (low[lane] | (uint64_t)low[SIM_LANES + lane] << 32);
 }
 
-/** LDS beyond the allocation: no access. */
+/** Resolves a flat address in LDS. One beyond the allocation is no access. */
 static bool resolve_flat_lds(sim_wave *w, const sim_inst *inst, int lane, uint32_t offset,
                              uint32_t bytes, sim_access *out) {
     out->host[lane] = w->group->lds + offset;
@@ -139,7 +140,8 @@ static bool resolve_flat_lds(sim_wave *w, const sim_inst *inst, int lane, uint32
     return true;
 }
 
-/** Flat: the upper half of the address tells LDS and scratch from memory. */
+/** Resolves flat addresses. The upper half of an address says whether it is LDS, scratch or
+ *  memory. */
 static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *address, uint32_t bytes,
                          bool is_store, sim_access *out) {
     bool ok = true;
@@ -171,13 +173,13 @@ static bool resolve_flat(sim_wave *w, const sim_inst *inst, const uint64_t *addr
 
 // Which lanes a descriptor lets through, and where swizzling acts, follows what AMD's emulator
 // rocjitsu (ROCm/rocm-systems, emulation/rocjitsu) took from gfx950, gfx11 and gfx12 cards; the ISA
-// documents say otherwise of SOFFSET, and nothing of a swizzled buffer without an index.
+// documents contradict it on SOFFSET, and do not describe a swizzled buffer without an index.
 
-/** What is checked: RDNA's OOB_SELECT by its numbers. gfx9 chooses by index and stride. */
+/** The checks of an offset, numbered as RDNA's OOB_SELECT. gfx9 chooses by index and stride. */
 typedef enum range_rule {
     RANGE_INDEX_AND_OFFSET, // the index in records, the offset in the stride
     RANGE_INDEX,
-    RANGE_RECORDS, // only that there are records
+    RANGE_RECORDS, // only whether there are records
     RANGE_RAW,     // the end in bytes, SOFFSET included
     RANGE_NONE,
 } range_rule;
@@ -185,14 +187,14 @@ typedef enum range_rule {
 typedef struct buffer {
     uint64_t base;
     uint32_t stride, num_records;
-    uint32_t element_size, index_stride; // where swizzling acts; element_size 0: it does not
+    uint32_t element_size, index_stride; // of swizzling; element_size 0: no swizzling
     bool adds_lane;                      // the lane is part of the index
     range_rule rule;
 } buffer;
 
-/** Scratch through its descriptor. The wave's dwords lie in memory as rows of one dword for each
- *  lane: the scalar parts of the address count bytes of whole rows, the vector parts bytes of the
- *  lane. */
+/** Resolves scratch through its descriptor. The wave's dwords lie in memory as rows of one dword
+ *  for each lane: the scalar parts of the address count bytes of whole rows, the vector parts bytes
+ *  of the lane. */
 static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uint32_t bytes,
                                    bool is_store, sim_access *out) {
     const sim_operand *vaddr = &inst->src[inst->num_src - 3];
@@ -213,7 +215,8 @@ static bool resolve_scratch_buffer(sim_wave *w, const sim_inst *inst, uint32_t s
     return true;
 }
 
-/** gfx9 swizzles in units of 4 bytes, and only where ADD_TID_ENABLE gives each lane an index. */
+/** Reads gfx9's descriptor. gfx9 swizzles in units of 4 bytes, and only where ADD_TID_ENABLE gives
+ *  each lane an index. */
 static buffer read_gfx9_buffer(const uint32_t *srd, bool idxen) {
     const bool adds_tid = srd[3] >> 23 & 1, is_swizzled = adds_tid && srd[1] >> 31;
     buffer b = {.stride = srd[1] >> 16 & 0x3fff,
@@ -222,12 +225,12 @@ static buffer read_gfx9_buffer(const uint32_t *srd, bool idxen) {
     const bool has_index = idxen && b.stride;
     b.rule = adds_tid && !idxen ? RANGE_NONE : has_index ? RANGE_INDEX : RANGE_RAW;
     if (b.adds_lane)
-        b.stride |= (srd[3] >> 15 & 15) << 14; // there is no data format then
+        b.stride |= (srd[3] >> 15 & 15) << 14; // which take the place of the data format
     return b;
 }
 
-/** RDNA swizzles in units of 4, 8 or 16 bytes, only where there is an index; idxen takes
- *  ADD_TID_ENABLE's place. */
+/** Reads RDNA's descriptor. RDNA swizzles in units of 4, 8 or 16 bytes, only with an index, which
+ *  idxen gives as well as ADD_TID_ENABLE. */
 static buffer read_rdna_buffer(const uint32_t *srd, bool idxen) {
     const bool adds_tid = srd[3] >> 23 & 1;
     const uint32_t swizzle = idxen || adds_tid ? srd[1] >> 30 : 0;
@@ -240,7 +243,8 @@ static buffer read_rdna_buffer(const uint32_t *srd, bool idxen) {
     return b;
 }
 
-/** Fields of the descriptor. Source: "CDNA3" and "RDNA3" ISA, buffer resource descriptor. */
+/** Reads the fields of the descriptor. Source: "CDNA3" and "RDNA3" ISA, buffer resource
+ *  descriptor. */
 static buffer read_buffer(const sim_wave *w, const uint32_t *srd, bool idxen) {
     const bool is_rdna = w->group->dispatch->chip->gfx_major > 9;
     buffer b = is_rdna ? read_rdna_buffer(srd, idxen) : read_gfx9_buffer(srd, idxen);
@@ -250,8 +254,8 @@ static buffer read_buffer(const sim_wave *w, const uint32_t *srd, bool idxen) {
     return b;
 }
 
-/** Bytes from the base to an element. A swizzled buffer keeps element i of index_stride records
- *  together. Source: "CDNA3" and "RDNA3" ISA, buffer addressing. */
+/** Returns the bytes from the base to an element. A swizzled buffer keeps element i of index_stride
+ *  records together. Source: "CDNA3" and "RDNA3" ISA, buffer addressing. */
 static uint64_t buffer_offset(const buffer *b, uint32_t index, uint64_t offset) {
     if (!b->element_size)
         return offset + (uint64_t)index * b->stride;
@@ -291,7 +295,7 @@ static bool resolve_buffer(sim_wave *w, const sim_inst *inst, uint32_t skip, uin
     uint64_t active = out->mask;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         const uint32_t given = idxen ? first[lane] : 0, index = given + (b.adds_lane ? lane : 0);
-        // The vector offset and the instruction's wrap at 32 bits.
+        // The sum of the vector offset and the instruction's wraps at 32 bits.
         const uint64_t offset =
             (uint64_t)((offen ? second[lane] : 0) + (uint32_t)inst->offset) + skip;
         if (!in_range(&b, idxen ? given : index, offset + bytes, soffset))
@@ -338,7 +342,8 @@ void sim_resolve_lds(sim_wave *w, const sim_inst *inst, uint32_t offset, uint32_
     uint64_t inside = 0, at[SIM_LANES];
     out->is_lds = true;
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
-        at[lane] = base[lane] + offset; // wraps at 32 bits: clang adds offsets to negative bases
+        at[lane] = base[lane] + offset; // wraps at 32 bits, because clang adds offsets to negative
+                                        // bases
         const bool fits = at[lane] + bytes <= size;
         inside |= (uint64_t)fits << lane;
         out->host[lane] = w->group->lds + (fits ? at[lane] : 0);

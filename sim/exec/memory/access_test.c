@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory instructions: LDS, global, flat, scratch and buffer forms, atomics, LDS-DMA, scalar loads,
-// against a model of bytes.
+// Tests of memory instructions: LDS, global, flat, scratch and buffer forms, atomics, LDS-DMA,
+// scalar loads, against a model of bytes.
 #include "../../options.h"
 #include "../exec_testing.h"
 
@@ -14,7 +14,7 @@ static uint8_t scratch[SIM_LANES * SCRATCH];
 
 static int set_up(void **) {
     t = make_wave("gfx942");
-    t->dispatch.check = SIM_CHECK_BOUNDS; // faults are kept, and the wave goes on
+    t->dispatch.check = SIM_CHECK_BOUNDS; // faults are recorded, and the wave goes on
     t->dispatch.memory = sim_memory_create();
     guest = sim_memory_alloc(t->dispatch.memory, BYTES, SIM_REGION_DEVICE, 0)->base;
     memory = sim_memory_host(t->dispatch.memory, guest, BYTES);
@@ -42,8 +42,8 @@ static bool active(unsigned lane) {
     return t->before.exec >> lane & 1;
 }
 
-/** Runs the instructions of `source` one after another, after `prepare` has set registers; then
- *  `check` looks. */
+/** Runs the instructions of `source` one after another, after `prepare` has set registers and
+ *  before `check`. */
 static void run(const char *source, void (*prepare)(void), void (*check)(void)) {
     size_t size;
     uint8_t *text = assemble("gfx942", source, &size);
@@ -81,7 +81,7 @@ static void check_register(int reg, unsigned lane, uint32_t want) {
 
 // ---- LDS
 
-/** v1: addresses, 16 bytes apart in random order, some beyond the end. */
+/** Sets v1 to addresses, 16 bytes apart in random order, some beyond the end. */
 static void prepare_lds(void) {
     LANES(lane) {
         const uint64_t r = next_random();
@@ -90,8 +90,8 @@ static void prepare_lds(void) {
     }
 }
 
-/** v1: sixteen lanes side by side, some further or nearer, all at one place, or anywhere; EXEC of
- *  whole sixteens. */
+/** Sets v1 to addresses of sixteen lanes side by side, some further or nearer, all at one place, or
+ *  anywhere. EXEC has whole sixteens. */
 static void prepare_lds_chunks(void) {
     static const uint32_t strides[] = {0, 4, 8, 16, 4, 8, 16, 12};
     uint64_t exec = 0;
@@ -150,7 +150,7 @@ static void test_lds_reads(void **) {
     run(lds_reads, prepare_lds_chunks, check_lds_reads);
 }
 
-/** clang adds offsets to bases that it lets go below zero: the sum wraps at 32 bits. */
+/** Sets bases below zero. clang adds offsets to such bases: the sum wraps at 32 bits. */
 static void prepare_negative_bases(void) {
     LANES(lane) V(1, lane) = 4 * lane - 64;
 }
@@ -222,7 +222,7 @@ static void prepare_global(void) {
     t->wave.s[3] = (uint32_t)(guest >> 32);
 }
 
-/** The same, sixteen lanes side by side or not. */
+/** Prepares the same with sixteen lanes side by side or not. */
 static void prepare_global_chunks(void) {
     prepare_lds_chunks();
     LANES(lane) {
@@ -383,7 +383,7 @@ static void check_buffer_stores(void) {
 
 static void prepare_buffer_stores(void) {
     prepare_buffer();
-    LANES(lane) { // no two lanes write the same place
+    LANES(lane) { // no two lanes may write the same place
         V(1, lane) = V(1, lane) == 0x80000000
                          ? V(1, lane)
                          : 5992 - 96 * (63 - lane) + 4 * (uint32_t)(next_random() % 2);
@@ -406,7 +406,7 @@ static void check_dma(void) {
     LANES(lane) {
         const uint64_t offset = (uint64_t)B(1, lane) + 12;
         uint32_t value = offset + 4 <= 6000 ? dword(model + 1024 + offset) : 0;
-        if (active(lane)) // the slot of an inactive lane stays
+        if (active(lane)) // the slot of an inactive lane keeps its value
             memcpy(lds_model + 512 + 12 + 4 * lane, &value, 4);
     }
     assert_memory_equal(t->lds, lds_model, TEST_LDS_BYTES);
@@ -472,7 +472,7 @@ static float bf16(uint32_t bits) {
     return x;
 }
 
-/** Small integers add exactly, in any format. */
+/** Prepares small integers, which add exactly in any format. */
 static void prepare_float_atomics(void) {
     prepare_atomics();
     for (unsigned i = 0; i < 1024; i += 4) {
@@ -551,7 +551,7 @@ static void expect_fault(const char *source, const char *want) {
 }
 
 static void test_faults(void **) {
-    t->dispatch.check = 0; // the first fault stops the wave
+    t->dispatch.check = 0; // so the first fault stops the wave
     randomise(t, UINT64_C(1) << 9);
     prepare_global();
     V(2, 9) = (uint32_t)(guest + BYTES);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics on memory and LDS. Lanes act one after another, in order; on memory each lane's step is a
-// host atomic, so workgroups on other threads are safe. Source: "CDNA3" ISA, MUBUF, FLAT and DS.
+// Atomics on memory and LDS. Lanes act one after another, in order. On memory, each lane's step is
+// a host atomic, because workgroups on other threads may share the address. Source: "CDNA3" ISA,
+// MUBUF, FLAT and DS.
 #include "access.h"
 #include "steps.h"
 
@@ -8,11 +9,11 @@
 
 // ---- what few instructions do to one lane
 
-/** Down to 0, no further. */
+/** Subtracts, but stops at 0. */
 static uint32_t sub_clamp32(uint32_t old, uint32_t data, uint32_t) {
     return old > data ? old - data : 0;
 }
-/** Only where it does not go below 0. */
+/** Subtracts only if the result is not below 0. */
 static uint32_t cond_sub32(uint32_t old, uint32_t data, uint32_t) {
     return old >= data ? old - data : old;
 }
@@ -21,7 +22,8 @@ static uint32_t cmpswap_f32(uint32_t old, uint32_t data, uint32_t compare) {
     return x <= y && x >= y ? data : old;
 }
 
-/** A ring: down by the first operand (the compare operand's place), else up by the second. */
+/** Counts around a ring: down by the first operand (in the compare operand's place) if that is
+ *  possible, else up by the second. */
 static uint32_t wrap32(uint32_t old, uint32_t data, uint32_t step) {
     return old >= step ? old - step : old + data;
 }
@@ -30,15 +32,16 @@ static uint64_t cmpswap_f64(uint64_t old, uint64_t data, uint64_t compare) {
     return as_f64(old) == as_f64(compare) ? data : old;
 }
 
-/** Of two NaNs memory's is kept, whatever the host's instruction would take; so it is by what
- *  follows. */
+/** Adds. Of two NaNs, memory's is kept, here and in the functions below, whichever the host's
+ *  instruction would keep. */
 static float sum_f32(float old, float data) {
     if (isnan(old) || isnan(data))
         return as_f32(f32_bits(isnan(old) ? old : data) | 0x400000);
     return old + data;
 }
 
-/** Whether data takes old's place as the smaller one: a zero stays whatever the signs are. */
+/** Returns whether data replaces old as the smaller one. A zero is not smaller than another zero,
+ *  whatever the signs are. */
 static bool is_smaller(double data, double old) {
     return data < old || (isnan(old) && !isnan(data));
 }
@@ -96,7 +99,7 @@ typedef struct operands {
     uint32_t *result;               // null if nothing is returned
 } operands;
 
-/** Where a lane's data lie, as the kernel sees it. */
+/** Returns where a lane's data lie, as the kernel sees it. */
 static sim_fault_about place_of(const sim_wave *w, const sim_access *at, int lane, uint32_t bytes) {
     const uint8_t *host = at->host[lane];
     if (at->is_lds)
@@ -107,7 +110,7 @@ static sim_fault_about place_of(const sim_wave *w, const sim_access *at, int lan
                              is_known ? w->region->base + offset : 0, 0};
 }
 
-/** A lane that is not aligned acts on nothing, and gets 0. */
+/** Returns whether a lane acts. A lane that is not aligned does not, and gets 0. */
 static bool acts(sim_wave *w, const sim_inst *inst, const sim_access *at, int lane,
                  uint32_t bytes) {
     if (!(at->mask >> lane & 1))
@@ -155,9 +158,9 @@ static void run64(sim_wave *w, const sim_inst *inst, const sim_access *at, opera
     }
 }
 
-// ---- operands. Memory: the value to compare with follows the data in the same register tuple;
-// buffer forms return the old value in the data's registers. DS: the compare value (or mask) comes
-// first, as its own operand.
+// ---- operands. In memory, the value to compare with follows the data in the same register tuple,
+// and buffer forms return the old value in the data's registers. In DS, the compare value (or mask)
+// comes first, as an operand of its own.
 
 static operands memory_operands(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
     const bool returns = inst->flags & SIM_GLC, is_buffer = sim_is_buffer(&inst->traits);
@@ -174,8 +177,8 @@ static operands lds_operands(sim_wave *w, const sim_inst *inst) {
                       result};
 }
 
-/** Results may lie over the data or the address: the lanes' inputs are read lane by lane, before
- *  its result. */
+/** Results may lie over the data or the address, so each lane's inputs are read before its result
+ *  is written. */
 static void memory32(sim_wave *w, const sim_inst *inst, step32 step) {
     sim_access at;
     if (sim_resolve(w, inst, 0, 4, true, &at))
@@ -200,7 +203,8 @@ static void lds64(sim_wave *w, const sim_inst *inst, step64 step) {
     run64(w, inst, &at, lds_operands(w, inst), step);
 }
 
-/** RDNA's compare and swap: the data first, then what to compare with. */
+/** Returns the operands of RDNA's compare and swap, where the data come first, then the value to
+ *  compare with. */
 static operands swapped(operands op) {
     return (operands){op.compare, op.data, op.result};
 }
@@ -229,8 +233,8 @@ static void exec_ds_cmpstore_f64(sim_wave *w, const sim_inst *inst) {
     run64(w, inst, &at, swapped(lds_operands(w, inst)), cmpswap_f64);
 }
 
-/** Two exchanges, each with its own offset in units of `unit` bytes. The results may lie over what
- *  is stored. */
+/** Does two exchanges, each with its own offset in units of `unit` bytes. The results may lie over
+ *  the data to store. */
 static void exchange2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
     uint32_t results[4][SIM_LANES], stored[4][SIM_LANES];
     for (uint32_t i = 0; i < 2; i++)
@@ -262,7 +266,7 @@ static void exec_ds_wrxchg2st64_rtn_b64(sim_wave *w, const sim_inst *inst) {
     exchange2(w, inst, 2, 512);
 }
 
-/** Each half is exchanged only where its new value has bit 31, which is not stored. */
+/** Exchanges each half only where its new value has bit 31, which is not stored. */
 static uint64_t condxchg32(uint64_t old, uint64_t data, uint64_t) {
     const uint64_t low = data >> 31 & 1 ? data & 0x7fffffff : (uint32_t)old;
     const uint64_t high = data >> 63 ? data >> 32 & 0x7fffffff : old >> 32;
@@ -275,7 +279,7 @@ static void exec_ds_condxchg32_rtn_b64(sim_wave *w, const sim_inst *inst) {
 
 // ---- tables
 // clang-format off
-// X(name after "global_atomic_", step, 32 or 64, what it is beside)
+// X(name after "global_atomic_", step, 32 or 64, further properties)
 #define MEMORY(X) \
     X(add, add32, 32) X(sub, sub32, 32) X(swap, swap32, 32, SIM_SWAPS) X(and, and32, 32) X(or, or32, 32) \
     X(xor, xor32, 32) X(smin, smin32, 32) X(umin, umin32, 32) X(smax, smax32, 32) X(umax, umax32, 32) \
@@ -334,8 +338,8 @@ LDS(WRAP_LDS)
 #define LINE_MEMORY(name, step, bits, ...) ROWS_MEMORY(name, name, GFX9, __VA_ARGS__)
 #define LINE_LDS(name, returning, step, bits) ROW_LDS(name, name, GFX9, ":") ROW_LDS(returning, name, GFX9, "i:")
 
-// RDNA's names: of memory, of LDS with their returning form. Its compare and swap in LDS takes the
-// data first.
+// RDNA's names: those of memory, and those of LDS with their returning form. RDNA's compare and
+// swap in LDS takes the data first.
 #define RENAMED_MEMORY(X) \
     X(add_u32, add, GFX11P) X(sub_u32, sub, GFX11P) X(swap_b32, swap, GFX11P, SIM_SWAPS) X(and_b32, and, GFX11P) \
     X(or_b32, or, GFX11P) X(xor_b32, xor, GFX11P) X(min_i32, smin, GFX11P) X(min_u32, umin, GFX11P) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector memory instructions on more than a lane's element: blocks of registers, and a dword for
-// each lane, one after another. Source: "RDNA3" and "RDNA4" ISA, VGLOBAL and VSCRATCH.
+// Vector memory instructions on blocks of registers, and on one dword for each lane, one after
+// another. Source: "RDNA3" and "RDNA4" ISA, VGLOBAL and VSCRATCH.
 #include "access.h"
 
 // ---- blocks: register i of 32, where bit i of M0 is set, at 4 i bytes past the address

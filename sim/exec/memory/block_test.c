@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transposing loads, blocks of registers, a dword for each lane, against a model of bytes written
-// for the test.
+// Tests of transposing loads, blocks of registers, a dword for each lane, against a model of bytes
+// written for the test.
 #include "memory_testing.h"
 
-/** A 16 x 16 matrix is read by rows; lane l gets column l % 16, eight rows of it. */
+/** Tests that a 16 x 16 matrix is read by rows, and lane l gets eight rows of column l % 16. */
 static void test_transposing_loads(void **) {
     size_t size;
     uint8_t *code = assemble("gfx1201",

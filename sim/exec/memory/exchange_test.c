@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges, atomics and compares in LDS, and loads straight to it, each against a formula written
-// for the test from the ISA documents.
+// Tests of exchanges, atomics and compares in LDS, and loads straight to it, each against a formula
+// written for the test from the ISA documents.
 #include "../run_testing.h"
 
 #include <math.h>
@@ -132,7 +132,7 @@ static uint64_t lds64(const uint8_t *lds, unsigned at) {
     return value;
 }
 
-/** Each lane has 32 bytes of its own; what is compared matches in half of them. */
+/** Prepares 32 bytes for each lane. The value to compare with matches in half of them. */
 static void prepare_pairs(void) {
     for (unsigned i = 0; i < TEST_LDS_BYTES; i += 8) {
         uint64_t bits = next_biased();
@@ -141,7 +141,7 @@ static void prepare_pairs(void) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
         t->wave.v[1][lane] = 32 * lane;
         t->wave.v[2][lane] = (uint32_t)lds64(t->lds, 32 * lane) ^ (lane & 1);
-        if (lane % 4 == 0) // the ring is at its step exactly
+        if (lane % 4 == 0) // the ring is exactly at its step
             memcpy(t->lds + 32 * lane + 8, &t->wave.v[2][lane], 4);
         t->wave.v[8][lane] = (uint32_t)lds64(t->lds, 32 * lane + 24) ^ (lane & 1);
         t->wave.v[9][lane] = (uint32_t)(lds64(t->lds, 32 * lane + 24) >> 32);

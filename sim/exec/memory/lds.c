@@ -5,18 +5,18 @@
 
 // ---- whole chunks
 //
-// Almost every access is plain: nothing watches it, every lane of a chunk of sixteen is active and
-// stays within LDS. Then chunks are taken as vectors, with one load or store where neighbouring
+// Almost every access is plain: nothing watches it, and all lanes of a chunk of sixteen are active
+// and stay within LDS. Such chunks are taken as vectors, with one load or store if neighbouring
 // lanes lie side by side.
 
 enum { CHUNK = 16, NUM_CHUNKS = SIM_LANES / CHUNK };
 
 typedef struct chunks {
-    uint32_t live;                       // bit i: chunk i has active lanes, all of them
+    uint32_t live;                       // bit i: all lanes of chunk i are active
     _Alignas(64) uint32_t at[SIM_LANES]; // in LDS, valid where live
 } chunks;
 
-/** Finds the addresses of `bytes` of each lane; false if the access is not plain. */
+/** Finds the addresses of `bytes` of each lane. Returns false if the access is not plain. */
 SIM_INLINE bool find_chunks(const sim_wave *w, const sim_inst *inst, uint32_t offset,
                             uint32_t bytes, chunks *out) {
     const uint32_t size = w->group->dispatch->lds_bytes;
@@ -39,7 +39,7 @@ SIM_INLINE bool find_chunks(const sim_wave *w, const sim_inst *inst, uint32_t of
     return !bits16(outside);
 }
 
-/** True if each lane's `bytes` follow those of the lane before. */
+/** Returns whether each lane's `bytes` follow those of the lane before. */
 SIM_INLINE bool are_side_by_side(u32x16 at, uint32_t bytes) {
     const u32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     return !bits16((u32x16)(at != at[0] + lane * bytes));
@@ -64,7 +64,7 @@ SIM_INLINE u32x16 read_dwords(const uint8_t *lds, const uint32_t *at) {
     return out;
 }
 
-/** Sixteen lanes' `dwords` in lane order, dealt out to rows. */
+/** Reads sixteen lanes' `dwords` in lane order and deals them out to rows. */
 SIM_INLINE void read_wide(uint32_t *rows, const uint8_t *lds, const uint32_t *at, uint32_t dwords) {
     _Alignas(64) uint32_t data[CHUNK * 4];
     if (are_side_by_side(load16(at), 4 * dwords))
@@ -99,15 +99,16 @@ SIM_INLINE void write_chunks(sim_wave *w, const uint32_t *rows, const chunks *c,
             memcpy(lds + at[0], data, 4 * CHUNK * dwords);
             continue;
         }
-        for (unsigned lane = 0; lane < CHUNK; lane++) // in order: the last of equal addresses stays
+        for (unsigned lane = 0; lane < CHUNK; lane++) // in order, so the last of equal addresses
+                                                      // stays
             memcpy(lds + at[lane], data + dwords * lane, 4 * dwords);
     }
 }
 
 // ---- reads
 
-/** All lanes reach LDS: `dwords` of each, gathered in lane order, then dealt out to rows by vector
- *  shuffles. */
+/** Reads `dwords` of every lane, all of which reach LDS: gathers them in lane order, then deals
+ *  them out to rows by vector shuffles. */
 SIM_INLINE void read_all(uint32_t *rows, const sim_access *at, uint32_t dwords) {
     _Alignas(64) uint32_t data[SIM_LANES * 4];
     for (unsigned lane = 0; lane < SIM_LANES; lane++)
@@ -150,7 +151,7 @@ SIM_INLINE void read(sim_wave *w, const sim_inst *inst, uint32_t dwords) {
     read_rows(w, w->v[inst->dst[0].reg], &at, dwords);
 }
 
-/** Two reads of `dwords`, each with its own offset in units of `unit` bytes. */
+/** Reads `dwords` twice, each with its own offset in units of `unit` bytes. */
 SIM_INLINE void read2(sim_wave *w, const sim_inst *inst, uint32_t dwords, uint32_t unit) {
     chunks c[2];
     if (find_chunks(w, inst, (uint32_t)inst->offset * unit, 4 * dwords, &c[0]) &&
@@ -202,9 +203,9 @@ static void read_half(sim_wave *w, const sim_inst *inst, width kind, bool high) 
     }
 }
 
-/** gfx950: each sixteen lanes read a matrix of `bits`-bit elements in rows of sixteen columns, lane
- *  by lane, and lane i of them receives column i. A lane's 64 bits are a run of elements of one
- *  row. */
+/** Reads as gfx950 does: each sixteen lanes read a matrix of `bits`-bit elements in rows of sixteen
+ *  columns, lane by lane, and lane i of them receives column i. A lane's 64 bits are a run of
+ *  elements of one row. */
 static void read_transposed(sim_wave *w, const sim_inst *inst, unsigned bits) {
     sim_access at;
     uint64_t data[SIM_LANES] = {}, mask = (UINT64_C(1) << bits) - 1;
@@ -227,7 +228,7 @@ static void read_transposed(sim_wave *w, const sim_inst *inst, unsigned bits) {
     }
 }
 
-/** One value for all lanes: its address and type are in M0. Source: "RDNA3" ISA, LDS direct
+/** Loads one value for all lanes, whose address and type are in M0. Source: "RDNA3" ISA, LDS direct
  *  loads. */
 static void exec_lds_direct_load(sim_wave *w, const sim_inst *inst) {
     enum { UBYTE, USHORT, DWORD, SBYTE = 4, SSHORT };

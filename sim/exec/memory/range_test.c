@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compare and store in LDS leaves, and which lanes a buffer's range holds, by the manual's
-// table.
+// Tests of what compare and store leaves in LDS, and of which lanes a buffer's range holds, by the
+// manual's table.
 #include "../exec.h"
 #include "../program_testing.h"
 

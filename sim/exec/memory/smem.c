@@ -8,7 +8,8 @@
 
 #include <time.h>
 
-/** The hardware ignores the two low bits, which the program can hardly want. */
+/** Returns the address without its two low bits, as the hardware ignores them. A program that sets
+ *  them is probably wrong. */
 static uint64_t aligned(sim_wave *w, const sim_inst *inst, uint64_t address) {
     if ((address & 3) && (w->group->dispatch->check & SIM_CHECK_ALIGN)) {
         sim_fault_about about = {.space = SIM_SPACE_MEMORY, .address = address};
@@ -19,13 +20,14 @@ static uint64_t aligned(sim_wave *w, const sim_inst *inst, uint64_t address) {
     return address & ~UINT64_C(3);
 }
 
-/** Shows what is going to be accessed to whoever looks. */
+/** Shows the coming access to the observer, if there is one. */
 static void show(sim_wave *w, uint64_t address, uint32_t bytes) {
     if (w->look) [[clang::unlikely]]
         sim_look_scalar(w, address, bytes);
 }
 
-/** Base, register or constant offset, constant offset. A register offset is unsigned. */
+/** Returns the sum of base, register or constant offset, and constant offset. A register offset is
+ *  unsigned. */
 static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
     const sim_operand *offset = &inst->src[inst->num_src - 1];
     const sim_operand *base = &inst->src[inst->num_src - 2];
@@ -34,7 +36,7 @@ static uint64_t address_of(sim_wave *w, const sim_inst *inst) {
     return aligned(w, inst, address);
 }
 
-/** Where `bytes` at an address lie here; null after raising a fault. */
+/** Returns where `bytes` at an address lie on the host, or null after raising a fault. */
 static void *reach(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t bytes,
                    bool is_store) {
     bool goes_on;
@@ -44,14 +46,14 @@ static void *reach(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t
     return host;
 }
 
-/** The same for a load: zeros where it is refused. */
+/** Returns the same for a load, or zeros if it is refused. */
 static const void *load_from(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t bytes) {
     static const uint32_t zeros[16];
     const void *host = reach(w, inst, address, bytes, false);
     return host ? host : zeros;
 }
 
-/** The base is read before any register is written: a load may overwrite its own base. */
+/** Reads the base before it writes any register, because a load may overwrite its own base. */
 static void load(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     const uint64_t address = address_of(w, inst);
     show(w, address, dwords * 4);
@@ -65,7 +67,7 @@ static uint32_t extended(const void *from, unsigned bytes, bool is_signed) {
     return is_signed ? (uint32_t)((int32_t)(value << unused) >> unused) : value;
 }
 
-/** A byte or a half, extended to a register. */
+/** Loads a byte or a half, extended to a register. */
 static void load_narrow(sim_wave *w, const sim_inst *inst, unsigned bytes, bool is_signed) {
     const sim_operand *offset = &inst->src[1];
     uint64_t address = sim_read64(w, &inst->src[0]) + (uint64_t)(int64_t)inst->offset;
@@ -128,8 +130,8 @@ static void buffer_store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     }
 }
 
-/** Scalar scratch. The documents disagree on the unit of an offset in a register, bytes or blocks
- *  of 64. */
+/** Returns whether the offset into scalar scratch is known. The documents disagree on the unit of
+ *  an offset in a register: bytes, or blocks of 64. */
 static bool is_scratch_offset_known(sim_wave *w, const sim_inst *inst) {
     if (inst->src[inst->num_src - 1].kind == SIM_OP_IMM)
         return true;
@@ -155,17 +157,17 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/** Core clocks since some moment. */
+/** Gives the core clocks since some moment. */
 static void exec_s_memtime(sim_wave *w, const sim_inst *inst) {
     sim_write64(w, &inst->dst[0], now_ns() / 1000 * w->group->dispatch->chip->clock_khz / 1000);
 }
 
-/** A clock of 100 MHz that follows real time: programs spin on it. */
+/** Gives a clock of 100 MHz that follows real time, because programs spin on it. */
 static void exec_s_memrealtime(sim_wave *w, const sim_inst *inst) {
     sim_write64(w, &inst->dst[0], now_ns() / 10);
 }
 
-/** Caches: there is one coherent memory. */
+/** Does nothing for a cache, because there is one coherent memory. */
 static void exec_nothing(sim_wave *, const sim_inst *) {}
 
 // ---- tables
@@ -217,7 +219,7 @@ static const sim_opcode opcodes[] = {RENAMED(LINE_RENAMED) NARROW(LINE_NARROW) L
     ROW("s_memtime", exec_s_memtime, GFX9, "q:", LOAD) ROW("s_memrealtime", exec_s_memrealtime, GFX9, "q:", LOAD)
     NOTHING(s_dcache_wb, ALL, ":") NOTHING(s_dcache_inv, ALL, ":") NOTHING(s_dcache_discard, GFX9, ":t")
     NOTHING(s_dcache_discard_x2, GFX9, ":t") NOTHING(s_dcache_inv_vol, ALL, ":") NOTHING(s_dcache_wb_vol, ALL, ":")
-    // these ask for a translation, give nothing back
+    // these ask for a translation and return nothing
     NOTHING(s_atc_probe, ALL, ":t") NOTHING(s_atc_probe_buffer, ALL, ":t")};
 
 // clang-format on

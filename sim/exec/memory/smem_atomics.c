@@ -4,8 +4,8 @@
 #include "../../look/hooks.h"
 #include "steps.h"
 
-/** The address, aligned to 4 bytes as the hardware does. In a buffer, *in_range says whether its
- *  range holds it. */
+/** Returns the address, aligned to 4 bytes as the hardware does. For a buffer, *in_range gets
+ *  whether its range holds the address. */
 static uint64_t address_of(const sim_wave *w, const sim_inst *inst, bool is_buffer, unsigned bytes,
                            bool *in_range) {
     const sim_operand *offset = &inst->src[2];
@@ -20,7 +20,7 @@ static uint64_t address_of(const sim_wave *w, const sim_inst *inst, bool is_buff
     return (srd[0] | (uint64_t)(srd[1] & 0xffff) << 32) + (at & ~UINT64_C(3));
 }
 
-/** One of the steps is null: the other one says how wide the data are. */
+/** Updates the data at `at` by the step that is not null, which gives their width. */
 static uint64_t update(uint8_t *at, step32 narrow, step64 wide, const uint32_t *data) {
     uint64_t operands[2];
     if (narrow)

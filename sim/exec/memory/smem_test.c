@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar stores, atomics and narrow loads, against a model of bytes written for the test.
+// Tests of scalar stores, atomics and narrow loads, against a model of bytes written for the test.
 #include "memory_testing.h"
 
 static void check_scalar_memory(uint64_t address) {

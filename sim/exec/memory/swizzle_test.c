@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swizzled buffers, lanes as indices, against a model of bytes written for the test.
+// Tests of swizzled buffers and of lanes as indices, against a model of bytes written for the test.
 #include "memory_testing.h"
 
 enum { STRIDE = 16, RECORDS = 200 };
@@ -57,8 +57,8 @@ static void run_swizzle(const swizzle *s) {
     free(code);
 }
 
-/** Swizzling acts where lanes have an index: on gfx9 by ADD_TID_ENABLE, on RDNA by that or by the
- *  instruction. */
+/** Tests that swizzling acts where lanes have an index: on gfx9 by ADD_TID_ENABLE, on RDNA by that
+ *  or by the instruction. */
 static void test_swizzles(void **) {
     constexpr uint32_t adds_tid = 1 << 23, raw = 3 << 28, indexed = 1 << 28;
     static const swizzle swizzles[] = {

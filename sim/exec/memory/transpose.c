@@ -7,15 +7,16 @@ enum {
     TILE_ROW_BYTES = 8
 }; // bytes that 16-bit and 8-bit forms have in common: eight elements or eight bytes
 
-/** Source lane of element `e` of `lane`, 16-bit elements: each eight lanes transpose 8 x 8 of them.
- *  Source: a published measurement on gfx1201 ("received(L, j) = R(8 (L / 8) + j)[L % 8]"). */
+/** Returns the source lane of element `e` of `lane` for 16-bit elements: each eight lanes transpose
+ *  8 x 8 of them. Source: a published measurement on gfx1201 ("received(L, j) = R(8 (L / 8) + j)[L
+ *  % 8]"). */
 static unsigned source_of_half(unsigned lane, unsigned e) {
     return lane / 8 * 8 + e;
 }
 
-/** The same for bytes: each sixteen lanes transpose 8 x 16 of them; lanes 0 to 3 read the left half
- *  of rows 0 to 3, lanes 4 to 7 the right half, lanes 8 to 15 rows 4 to 7. Source: Mesa's lowering
- *  of the instruction, which published results on gfx1201 agree with. */
+/** Returns the same for bytes: each sixteen lanes transpose 8 x 16 of them; lanes 0 to 3 read the
+ *  left half of rows 0 to 3, lanes 4 to 7 the right half, lanes 8 to 15 rows 4 to 7. Source: Mesa's
+ *  lowering of the instruction, which published results on gfx1201 agree with. */
 static unsigned source_of_byte(unsigned lane, unsigned e) {
     return lane / 16 * 16 + e / 4 * 8 + lane / 8 % 2 * 4 + e % 4;
 }

@@ -2,15 +2,15 @@
 // Typed buffer loads and stores: elements of one to four components, converted between memory's
 // format and f32, f16 or integers. buffer_*_format_* take the format from the descriptor, tbuffer_*
 // from the instruction. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, buffer instructions; LLVM's names
-// of the format numbers. How values out of a format's range are rounded on silicon is not
-// published: here to the nearest even, within the range.
+// of the format numbers. How the hardware rounds values out of a format's range is not published.
+// Here they become the nearest even value within the range.
 #include "access.h"
 
 #include <math.h>
 
 typedef enum number { UNORM, SNORM, USCALED, SSCALED, UINT, SINT, FLOAT, NO_NUMBER } number;
 
-/** A data format: bits of the components from the lowest on. Names of the ISA have the highest
+/** A data format: the bits of its components, the lowest first. The ISA's names have the highest
  *  first. */
 typedef struct layout {
     uint8_t count, bits[4];
@@ -59,7 +59,8 @@ typedef struct format {
     uint8_t number;
 } format;
 
-/** RDNA3's and RDNA4's 64 formats: runs of kinds of number for one layout. */
+/** Returns one of RDNA3's and RDNA4's 64 formats, which are runs of kinds of number for one
+ *  layout. */
 static format unified_format(uint32_t n) {
     static const struct {
         uint8_t layout, first, count;
@@ -86,7 +87,7 @@ static format unified_format(uint32_t n) {
     return (format){};
 }
 
-/** gfx9 keeps layout and kind of number apart; kind 6 is reserved. */
+/** Returns gfx9's format, which keeps layout and kind of number apart. Kind 6 is reserved. */
 static format split_format(uint32_t data, uint32_t kind) {
     static const uint8_t numbers[8] = {UNORM, SNORM, USCALED,   SSCALED,
                                        UINT,  SINT,  NO_NUMBER, FLOAT};
@@ -131,7 +132,8 @@ static int32_t sign_extended(uint32_t x, unsigned bits) {
     return (int32_t)(x << (32 - bits)) >> (32 - bits);
 }
 
-/** Floats of 10 and 11 bits have no sign, 5 bits of exponent, else mantissa. */
+/** Decodes a float. One of 10 or 11 bits has no sign and 5 bits of exponent; the rest is
+ *  mantissa. */
 static float decode_float(uint32_t x, unsigned bits) {
     uint16_t half = (uint16_t)(bits < 16 ? x << (15 - bits) : x);
     _Float16 value;
@@ -139,7 +141,7 @@ static float decode_float(uint32_t x, unsigned bits) {
     return bits == 32 ? as_f32(x) : (float)value;
 }
 
-/** What a register gets: the bits of an f32, or an integer. */
+/** Returns the value of a register: the bits of an f32, or an integer. */
 static uint32_t decode(uint8_t number, uint32_t x, unsigned bits) {
     const int32_t signed_x = sign_extended(x, bits);
     switch (number) {
@@ -160,7 +162,7 @@ static uint32_t decode(uint8_t number, uint32_t x, unsigned bits) {
     }
 }
 
-/** Nearest even within [low, high]; NaN is 0. */
+/** Rounds to the nearest even integer within [low, high]. NaN becomes 0. */
 static uint32_t to_integer(double x, double low, double high) {
     const double inside = x != x ? 0 : fmin(fmax(x, low), high);
     return (uint32_t)(int64_t)rint(inside);
@@ -174,7 +176,7 @@ static uint32_t encode_float(float x, unsigned bits) {
     memcpy(&out, &half, sizeof out);
     if (bits == 16)
         return out;
-    const bool negative = out >> 15 && x == x; // there is no sign: below 0 is 0
+    const bool negative = out >> 15 && x == x; // the format has no sign, so values below 0 become 0
     const unsigned unused = 15 - bits;
     const uint32_t magnitude = out & 0x7fff,
                    rounded =
@@ -202,7 +204,7 @@ static uint32_t encode(uint8_t number, uint32_t value, unsigned bits) {
 
 // ---- one element
 
-/** Memory's components as they lie, lowest first. */
+/** Reads the components as they lie in memory, lowest first. */
 static void unpack(const layout *l, const uint8_t *from, uint32_t out[4]) {
     unsigned at = 0;
     for (unsigned i = 0; i < l->count; at += l->bits[i++]) {
@@ -226,8 +228,8 @@ static void pack(const layout *l, uint8_t *to, const uint32_t in[4], unsigned co
     }
 }
 
-/** Component `want` of a load: the descriptor chooses 0, 1 or a component. Missing ones are 0, the
- *  fourth 1. */
+/** Returns component `want` of a load: the descriptor chooses 0, 1 or a component. Missing ones are
+ *  0, the fourth 1. */
 static uint32_t selected(const sim_wave *w, const sim_inst *inst, format f, const uint32_t in[4],
                          unsigned want) {
     const uint32_t one = is_integer(f.number) ? 1 : f32_bits(1);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed buffers, which compilers rarely emit: loads and stores, whole and by halves, of every
-// format that the assembler names, against a model of bytes written for the test.
+// Tests of loads and stores of typed buffers, which compilers rarely emit: whole and by halves, of
+// every format that the assembler names, against a model of bytes written for the test.
 #include "memory_testing.h"
 
 #include <math.h>
 
-/** What a format's name says: bits of the components, the highest first; a kind of number. */
+/** A format by its name: the bits of the components, the highest first, and a kind of number. */
 typedef struct format {
     unsigned count, bits[4];
     char kind[8];
@@ -29,7 +29,7 @@ static unsigned size_of(const format *f) {
     return bits / 8;
 }
 
-/** Component i of the element at `from`. */
+/** Returns component i of the element at `from`. */
 static uint32_t component(const format *f, const uint8_t *from, unsigned i) {
     unsigned first = 0;
     uint32_t value = 0;
@@ -74,7 +74,7 @@ static bool is_integer(const format *f) {
     return !strcmp(f->kind, "UINT") || !strcmp(f->kind, "SINT");
 }
 
-/** What a register should hold. */
+/** Returns what a register should hold. */
 static uint32_t wanted(const format *f, const uint8_t *from, unsigned i) {
     const uint32_t one = is_integer(f) ? 1 : 0x3f800000;
     if (i >= f->count)
@@ -105,8 +105,8 @@ static const char *format_text(const char *arch, const char *name, char out[96])
     return out;
 }
 
-/** Descriptor word 3 with the format's number, read from the instruction that the assembler made of
- *  its name. */
+/** Returns descriptor word 3 with the format's number, read from the instruction that the assembler
+ *  made of its name. */
 static uint32_t format_word(const char *arch, const uint32_t *word) {
     const uint32_t identity = 4 | 5 << 3 | 6 << 6 | 7 << 9;
     return arch[3] == '9' ? identity | (word[0] >> 19 & 15) << 15 | (word[0] >> 23 & 7) << 12
@@ -243,7 +243,8 @@ static void test_typed_loads(void **) {
     }
 }
 
-/** Stores three components, f32, and one 16-bit one; what lies around them stays. */
+/** Tests stores of three f32 components and of one 16-bit component: the bytes around them
+ *  stay. */
 static void test_typed_stores(void **) {
     size_t size;
     uint8_t *code = assemble("gfx942",
@@ -288,7 +289,7 @@ static void test_typed_stores(void **) {
     free(code);
 }
 
-/** 16-bit results: packed pairs, or one half that leaves the other alone. */
+/** Tests 16-bit results: packed pairs, or one half that leaves the other unchanged. */
 static void test_typed_halves(void **) {
     size_t size;
     uint8_t *code = assemble("gfx1201",
@@ -309,7 +310,7 @@ static void test_typed_halves(void **) {
             const uint32_t index = t->before.v[1][lane];
             uint64_t x = index < 1000 ? at(model, 8 * index, 8) : 0;
             for (unsigned shift = 0; shift < 64;
-                 shift += 16) { // halves come through f32: NaNs become quiet
+                 shift += 16) { // halves pass through f32, so NaNs become quiet
                 const bool is_nan = (x >> shift & 0x7fff) > 0x7c00;
                 x |= is_nan ? UINT64_C(0x200) << shift : 0;
             }

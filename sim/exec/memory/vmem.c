@@ -5,7 +5,7 @@
 #include "../../look/hooks.h"
 #include "access.h"
 
-/** A lane's part of memory, widened to a register. */
+/** The kinds of a lane's part of memory, which is widened to a register. */
 typedef enum width { U8, I8, U16, I16 } width;
 
 static uint32_t read_narrow(const uint8_t *from, width kind) {
@@ -25,7 +25,7 @@ static uint32_t width_bytes(width kind) {
     return kind <= I8 ? 1 : 2;
 }
 
-/** Writes one dword of each active lane; lanes out of range load 0. */
+/** Writes one dword of each active lane; a lane out of range loads 0. */
 static void load_row(sim_wave *w, uint32_t *row, const sim_access *at, uint32_t skip) {
     for (uint64_t left = w->exec; left; left &= left - 1) {
         const int lane = __builtin_ctzll(left);
@@ -45,7 +45,7 @@ static void store_row(const uint32_t *row, const sim_access *at, uint32_t skip) 
 
 enum { CHUNK = 16 };
 
-/** True if each of sixteen lanes' `bytes` follow those of the lane before. */
+/** Returns whether each of sixteen lanes' `bytes` follow those of the lane before. */
 static bool are_side_by_side(uint8_t *const host[CHUNK], uint32_t bytes) {
     uint64_t apart = 0;
     for (unsigned lane = 1; lane < CHUNK; lane++)
@@ -53,7 +53,7 @@ static bool are_side_by_side(uint8_t *const host[CHUNK], uint32_t bytes) {
     return !apart;
 }
 
-/** Sixteen lanes' `dwords` in lane order, dealt out to rows. */
+/** Loads sixteen lanes' `dwords` in lane order and deals them out to rows. */
 SIM_INLINE void load_chunk(uint32_t *rows, uint8_t *const host[CHUNK], unsigned dwords) {
     _Alignas(64) uint32_t data[CHUNK * 4];
     if (are_side_by_side(host, 4 * dwords))
@@ -64,7 +64,8 @@ SIM_INLINE void load_chunk(uint32_t *rows, uint8_t *const host[CHUNK], unsigned 
     deal16(rows, data, dwords);
 }
 
-/** Loads by sixteen lanes, where all of them are active and reach memory or none is; else false. */
+/** Loads by sixteen lanes, if of each sixteen all are active and reach memory or none is active.
+ *  Else returns false. */
 SIM_INLINE bool load_chunks(sim_wave *w, uint32_t *rows, const sim_access *at, unsigned dwords) {
     if (at->mask != w->exec)
         return false;
@@ -79,7 +80,8 @@ SIM_INLINE bool load_chunks(sim_wave *w, uint32_t *rows, const sim_access *at, u
     return true;
 }
 
-/** All lanes are resolved before any register is written: a load may overwrite its own address. */
+/** Resolves all lanes before it writes any register, because a load may overwrite its own
+ *  address. */
 SIM_INLINE void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     sim_access at[4];
     if (!sim_resolve(w, inst, 0, 4 * dwords, false, &at[0]) ||
@@ -95,7 +97,8 @@ SIM_INLINE void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) 
         load_row(w, w->v[inst->dst[0].reg + k], split ? &at[k] : &at[0], split ? 0 : 4 * k);
 }
 
-/** The stored data: after the address in global, flat and scratch forms, first in buffer forms. */
+/** Returns the data to store: they stand after the address in global, flat and scratch forms, and
+ *  first in buffer forms. */
 static uint32_t *data_rows(sim_wave *w, const sim_inst *inst) {
     return w->v[inst->src[sim_is_buffer(&inst->traits) ? 0 : 1].reg];
 }
@@ -124,7 +127,7 @@ static void load_narrow(sim_wave *w, const sim_inst *inst, width kind) {
     }
 }
 
-/** d16: one half of the register is loaded, the other keeps its value. */
+/** Loads one half of the register (d16). The other half keeps its value. */
 static void load_half(sim_wave *w, const sim_inst *inst, width kind, bool high) {
     sim_access at;
     if (!sim_resolve(w, inst, 0, width_bytes(kind), false, &at))
@@ -149,7 +152,7 @@ static void store_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool
     }
 }
 
-/** Tells who wants to know where load_to_lds writes. */
+/** Tells the observers where load_to_lds writes. */
 static void tell_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_t slot) {
     uint8_t *to[SIM_LANES];
     uint64_t mask = 0;
@@ -175,9 +178,9 @@ static void check_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32
         sim_lds_fault(w, inst, outside & w->exec, at, slot);
 }
 
-/** LDS-DMA: lane i's `bytes` go to M0[15:0] (inferred: M0[17:0] where LDS is larger, as clang
- *  writes the whole address) + offset + i * bytes. Inactive lanes keep their slot; what is out of
- *  range in memory arrives as 0. */
+/** Does LDS-DMA: lane i's `bytes` go to M0[15:0] (inferred: M0[17:0] where LDS is larger, as clang
+ *  writes the whole address) + offset + i * bytes. Inactive lanes keep their slot; bytes out of
+ *  range in memory arrive as 0. */
 static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width kind) {
     sim_access at;
     const uint32_t read_bytes = bytes < 4 ? width_bytes(kind) : bytes, slot = bytes < 4 ? 4 : bytes;

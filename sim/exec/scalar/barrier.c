@@ -14,9 +14,9 @@ static void exec_s_barrier(sim_wave *w, const sim_inst *inst) {
 
 enum { NO_BARRIER = 0, GROUP_BARRIER = -1 };
 
-/** The number that a constant or M0[4:0] names, or NO_BARRIER after a fault. RDNA4 has -1, the
- *  workgroup's, and 0, which does nothing; the named ones from 1 on came with gfx1250, which LLVM
- *  alone counts in kernel descriptors. */
+/** Returns the number that a constant or M0[4:0] names, or NO_BARRIER after a fault. RDNA4 has -1,
+ *  the workgroup's, and 0, which does nothing; the named ones from 1 on came with gfx1250, which
+ *  LLVM alone counts in kernel descriptors. */
 static int barrier_number(sim_wave *w, const sim_inst *inst) {
     const sim_operand *which = &inst->src[0];
     const bool is_constant = which->kind == SIM_OP_IMM;
@@ -41,7 +41,7 @@ static void exec_s_barrier_signal(sim_wave *w, const sim_inst *inst) {
         signal(w, inst);
 }
 
-/** Waves that have signalled and wait for others to. */
+/** Returns the number of waves that have signalled and wait for others. */
 static uint32_t count_signals(const sim_wave *w, uint32_t *members) {
     uint32_t most = w->num_signals, count = 0;
     *members = 0;
@@ -64,7 +64,8 @@ static void exec_s_barrier_signal_isfirst(sim_wave *w, const sim_inst *inst) {
         signal(w, inst);
 }
 
-/** Bit 0: it is valid; its members from bit 4 on, its signals from bit 16 on. */
+/** Gives the barrier's state: bit 0 if it is valid, its members from bit 4 on, its signals from bit
+ *  16 on. */
 static void exec_s_get_barrier_state(sim_wave *w, const sim_inst *inst) {
     uint32_t members, signals = count_signals(w, &members);
     const bool is_group = barrier_number(w, inst) == GROUP_BARRIER;
@@ -82,7 +83,8 @@ static void exec_s_barrier_wait(sim_wave *w, const sim_inst *inst) {
     }
 }
 
-/** LLVM assembles them for every gfx12; the RDNA4 document does not have them. */
+/** Faults on a named barrier. LLVM assembles them for every gfx12; the RDNA4 document does not
+ *  describe them. */
 static void exec_named_barrier(sim_wave *w, const sim_inst *inst) {
     sim_fault_raise(w, inst, -1, "named barriers: this chip has none (gfx1250 has)");
 }

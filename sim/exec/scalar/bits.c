@@ -46,7 +46,7 @@ static uint64_t s_bfm_b64(sim_wave *, uint64_t a, uint64_t b) {
     return ((UINT64_C(1) << (a & 63)) - 1) << (b & 63);
 }
 
-/** A field of `a`: offset in b[4:0], width in b[22:16]. */
+/** Returns a field of `a`: its offset is in b[4:0], its width in b[22:16]. */
 static uint32_t s_bfe_u32(sim_wave *w, uint32_t a, uint32_t b) {
     const uint32_t width = b >> 16 & 0x7f, field = a >> (b & 31);
     return flag(w, width < 32 ? field & ((1u << width) - 1) : field);
@@ -103,7 +103,7 @@ static uint64_t s_brev_b64(sim_wave *, uint64_t a, uint64_t) {
     return __builtin_bitreverse64(a);
 }
 
-/** Each bit of every group of four becomes the group's OR. */
+/** Sets each bit of every group of four to the group's OR. */
 static uint32_t s_wqm_b32(sim_wave *w, uint32_t a, uint32_t) {
     return flag(w, ((a | a >> 1 | a >> 2 | a >> 3) & 0x11111111) * 15);
 }
@@ -113,7 +113,7 @@ static uint64_t s_wqm_b64(sim_wave *w, uint64_t a, uint64_t) {
     return flag64(w, any * 15);
 }
 
-/** Each bit is the OR of a group of four. */
+/** Returns one bit for each group of four: the group's OR. */
 static uint64_t s_quadmask_b64(sim_wave *w, uint64_t a, uint64_t) {
     uint64_t any = (a | a >> 1 | a >> 2 | a >> 3) & UINT64_C(0x1111111111111111), out = 0;
     for (unsigned i = 0; i < 16; i++)
@@ -125,7 +125,7 @@ static uint32_t s_quadmask_b32(sim_wave *w, uint32_t a, uint32_t) {
     return (uint32_t)s_quadmask_b64(w, a, 0);
 }
 
-/** Every bit twice. */
+/** Returns every bit twice. */
 static uint64_t s_bitreplicate_b64_b32(sim_wave *, uint64_t a, uint64_t) {
     uint64_t out = 0;
     for (unsigned i = 0; i < 32; i++)
@@ -167,7 +167,7 @@ static uint32_t s_flbit_i32_b32(sim_wave *, uint32_t a, uint32_t) {
     return a ? (uint32_t)__builtin_clz(a) : UINT32_MAX;
 }
 
-/** Leading bits equal to the sign bit; -1 if all are. */
+/** Returns the number of leading bits equal to the sign bit, or -1 if all are. */
 static uint32_t s_flbit_i32(sim_wave *, uint32_t a, uint32_t) {
     const uint32_t flipped = (int32_t)a < 0 ? ~a : a;
     return flipped ? (uint32_t)__builtin_clz(flipped) : UINT32_MAX;
@@ -224,7 +224,7 @@ static const sim_opcode opcodes[] = {
     SALU_ROW(s_pack_hl_b32_b16, GFX11P, "i:ii", KEEPS)
     SALU_LINE(s_bitset0_b32, "i:i", KEEPS) SALU_LINE(s_bitset1_b32, "i:i", KEEPS)
     SALU_LINE(s_bitset0_b64, "q:i", KEEPS) SALU_LINE(s_bitset1_b64, "q:i", KEEPS)
-    // gfx9's names, RDNA's names
+    // gfx9's names and RDNA's names
     SALU_ALIAS(s_andn2_b32, s_and_not1_b32, GFX9, "i:ii", BITS(AND_NOT1))
     SALU_ALIAS(s_andn2_b64, s_and_not1_b64, GFX9, "q:qq", BITS(AND_NOT1))
     SALU_ALIAS(s_orn2_b32, s_or_not1_b32, GFX9, "i:ii", BITS(OR_NOT1))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gfx9's branches with a stack: FORK runs the smaller half of a divergent wave first and leaves the
-// other half's PC and EXEC in scalar registers, JOIN takes them back. MODE counts the entries.
+// other half's PC and EXEC in scalar registers. JOIN takes them back. MODE counts the entries.
 // gfx11 has loops over the two halves of a wave of 64. Source: "CDNA3" ISA, SOP1, SOP2, SOPK;
 // "RDNA2" ISA, SOPK.
 #include "../exec.h"
@@ -21,7 +21,7 @@ static void push(sim_wave *w, uint64_t pc, uint64_t exec) {
     set_depth(w, depth(w) + 1);
 }
 
-/** Lanes of `mask` want to go to `target`, the others on. */
+/** Splits a wave: the lanes of `mask` go to `target`, the others go on. */
 static void fork_wave(sim_wave *w, uint64_t mask, uint64_t target) {
     const uint64_t pass = mask & w->exec, fail = ~mask & w->exec;
     if (pass == w->exec) {
@@ -49,7 +49,7 @@ static void exec_s_cbranch_i_fork(sim_wave *w, const sim_inst *inst) {
 static void exec_s_cbranch_join(sim_wave *w, const sim_inst *inst) {
     uint64_t entry[2];
     if (depth(w) == sim_read32(w, &inst->src[0]))
-        return; // the second half has come: go on
+        return; // the second half has arrived: go on
     set_depth(w, depth(w) - 1);
     memcpy(entry, &w->s[ENTRY_REGS * depth(w)], sizeof entry);
     w->exec = entry[0];

@@ -69,7 +69,7 @@ static bool s_bitcmp1_b64(uint64_t a, uint64_t b) {
 #define COMPARES64(X) \
     X(s_cmp_eq_u64, ":qq") X(s_cmp_lg_u64, ":qq") X(s_bitcmp0_b64, ":qi") X(s_bitcmp1_b64, ":qi")
 
-// SOPK compares: the compare, whether the constant is signed.
+// SOPK compares: the name, the compare, and the constant's type.
 #define COMPARES16(X) \
     X(s_cmpk_eq_i32, s_cmp_eq_i32, int16_t) X(s_cmpk_lg_i32, s_cmp_lg_i32, int16_t) \
     X(s_cmpk_gt_i32, s_cmp_gt_i32, int16_t) X(s_cmpk_ge_i32, s_cmp_ge_i32, int16_t) \

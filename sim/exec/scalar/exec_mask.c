@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXEC, combined with a source: SAVEEXEC stores the old EXEC, WREXEC the new one. Of waves of 32
-// lanes the upper half is left alone. not0 inverts the source, not1 EXEC. Source: "CDNA3" and
+// Combinations of EXEC with a source: SAVEEXEC stores the old EXEC, WREXEC the new one. In waves of
+// 32 lanes, the upper half is not written. not0 inverts the source, not1 EXEC. Source: "CDNA3" and
 // "RDNA3" ISA, SOP1.
 #include "scalar.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar floats (RDNA3.5 and later): MODE's denormals and rounding hold as for vectors. Source:
-// "RDNA3.5" and "RDNA4" ISA, SOP1, SOP2, SOPC.
+// Scalar floats (RDNA3.5 and later): MODE's denormals and rounding apply as they do for vectors.
+// Source: "RDNA3.5" and "RDNA4" ISA, SOP1, SOP2, SOPC.
 #include "../numbers.h"
 #include "scalar.h"
 
@@ -8,7 +8,7 @@
 
 typedef enum precision { F32, F16 } precision;
 
-/** Of bits, since 0 + -0 would be +0. */
+/** Builds the vector from x's bits, because 0 + -0 would be +0. */
 static f32x16 splat(float x) {
     return (f32x16)((u32x16){} + f32_bits(x));
 }
@@ -23,7 +23,7 @@ static float source(const sim_wave *w, const sim_inst *inst, unsigned i, precisi
     if (p == F32)
         return as_f32(keep || (bits & 0x7f800000) ? bits : bits & 0x80000000);
     bits = keep || (bits & 0x7c00) ? bits : bits & 0x8000;
-    if ((bits & 0x7c00) == 0x7c00) // a conversion would quiet a NaN
+    if ((bits & 0x7c00) == 0x7c00) // because a conversion would quiet a NaN
         return as_f32((bits & 0x8000) << 16 | 0x7f800000 | (bits & 0x3ff) << 13);
     return f32_of_f16((u32x16){} + (bits & 0xffff))[0];
 }
@@ -91,7 +91,7 @@ static void exec_s_cvt_f32_u32(sim_wave *w, const sim_inst *inst) {
         sim_rounding_end();
 }
 
-/** Truncates, saturates; NaN is 0. */
+/** Truncates and saturates. NaN becomes 0. */
 static void exec_s_cvt_i32_f32(sim_wave *w, const sim_inst *inst) {
     const float x = source(w, inst, 0, F32);
     const int32_t value = isnan(x)       ? 0
@@ -114,7 +114,7 @@ static void exec_s_cvt_f16_f32(sim_wave *w, const sim_inst *inst) {
         sim_rounding_end();
 }
 
-/** Both towards zero, one in each half. */
+/** Converts both sources toward zero, one into each half. */
 static void exec_s_cvt_pk_rtz_f16_f32(sim_wave *w, const sim_inst *inst) {
     u32x16 zero = {};
     f32x16 a = (f32x16)(zero + sim_read32(w, &inst->src[0]));

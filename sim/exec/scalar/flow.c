@@ -5,7 +5,8 @@
 
 #include <time.h>
 
-/** w->pc is already the next instruction's when an instruction runs. */
+/** Jumps if `taken`. While an instruction runs, w->pc is already the next instruction's
+ *  address. */
 static void jump_if(sim_wave *w, const sim_inst *inst, bool taken) {
     if (taken)
         w->pc = inst->target;
@@ -40,7 +41,7 @@ static void exec_s_setpc_b64(sim_wave *w, const sim_inst *inst) {
 }
 
 static void exec_s_swappc_b64(sim_wave *w, const sim_inst *inst) {
-    const uint64_t target = sim_read64(w, &inst->src[0]); // may be the destination too
+    const uint64_t target = sim_read64(w, &inst->src[0]); // the source may be the destination too
     sim_write64(w, &inst->dst[0], w->pc);
     w->pc = target;
 }
@@ -73,7 +74,7 @@ static void exec_s_sendmsghalt(sim_wave *w, const sim_inst *inst) {
     sim_fault_raise(w, inst, -1, "the kernel halted itself with s_sendmsghalt");
 }
 
-/** What fills code up behind its end. */
+/** Faults: s_code_end fills the memory behind the end of the code. */
 static void exec_s_code_end(sim_wave *w, const sim_inst *inst) {
     sim_fault_report(w, inst, -1, SIM_FAULT_OUTSIDE, nullptr,
                      "the program counter ran past the end of the code");
@@ -81,7 +82,7 @@ static void exec_s_code_end(sim_wave *w, const sim_inst *inst) {
 
 // ---- messages
 
-/** Nobody reads a message without an answer. */
+/** Does nothing, because nobody reads a message without an answer. */
 static void exec_s_sendmsg(sim_wave *, const sim_inst *) {}
 
 enum { MSG_GET_REALTIME = 0x83 };
@@ -101,7 +102,7 @@ static bool is_answered(sim_wave *w, const sim_inst *inst) {
     return message == MSG_GET_REALTIME;
 }
 
-/** A clock of 100 MHz that follows real time: programs spin on it. */
+/** Gives a clock of 100 MHz that follows real time, because programs spin on it. */
 static void exec_s_sendmsg_rtn_b64(sim_wave *w, const sim_inst *inst) {
     if (is_answered(w, inst))
         sim_write64(w, &inst->dst[0], clock_100mhz());

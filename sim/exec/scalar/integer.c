@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar sums, products, minima and maxima of integers; the functions set SCC where the ISA says
-// so. Source: "CDNA3" and "RDNA4" ISA, SOP1, SOP2, SOPK.
+// Scalar sums, products, minima and maxima of integers. The functions set SCC if the ISA says so.
+// Source: "CDNA3" and "RDNA4" ISA, SOP1, SOP2, SOPK.
 #include "scalar.h"
 
 // ---- sums
@@ -102,7 +102,8 @@ static uint32_t s_min_u32(sim_wave *w, uint32_t a, uint32_t b) {
     return w->scc ? a : b;
 }
 
-/** Of equal operands the first is the maximum, so that SCC is set; it is not the minimum. */
+/** Returns the maximum. Of equal operands the first is the maximum, which sets SCC, but not the
+ *  minimum. */
 static uint32_t s_max_i32(sim_wave *w, uint32_t a, uint32_t b) {
     w->scc = (int32_t)a >= (int32_t)b;
     return w->scc ? a : b;

@@ -24,7 +24,7 @@ static uint32_t field_mask(uint32_t hwreg) {
     return size < 32 ? (1u << size) - 1 : UINT32_MAX;
 }
 
-/** Core clocks since some moment: programs spin on them. */
+/** Returns the core clocks since some moment. Programs spin on them. */
 static uint64_t shader_cycles(const sim_wave *w) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -44,7 +44,7 @@ static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
         return (uint32_t)shader_cycles(w);
     case HW_SHADER_CYCLES_HI:
         return (uint32_t)(shader_cycles(w) >> 32);
-    default: // one XCD, one place: identifiers are 0, traps are never pending
+    default: // with one XCD in one place, identifiers are 0, and traps are never pending
         return 0;
     }
 }
@@ -91,7 +91,8 @@ static void exec_s_denorm_mode(sim_wave *w, const sim_inst *inst) {
 
 // ---- registers by number, and vector instructions that are skipped (modes.c)
 
-/** Bits of the instruction's second field go to M0[15:12], the register's low byte to M0[7:0]. */
+/** Writes the bits of the instruction's second field to M0[15:12], and the register's low byte to
+ *  M0[7:0]. */
 static void exec_s_set_gpr_idx_on(sim_wave *w, const sim_inst *inst) {
     w->m0 = (w->m0 & 0xffff0f00) | (sim_read32(w, &inst->src[0]) & 255) |
             (inst->word[0] >> 8 & 15) << 12;

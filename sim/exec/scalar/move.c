@@ -36,7 +36,8 @@ static void exec_s_cmovk_i32(sim_wave *w, const sim_inst *inst) {
 
 // ---- registers by number
 
-/** The scalar register that M0 names beside the given one; beyond the file it is that one. */
+/** Returns the register that lies M0 registers after `reg`, or `reg` itself if that is beyond the
+ *  file. */
 static uint32_t indexed(const sim_wave *w, uint16_t reg, uint32_t dwords) {
     const uint64_t at = (uint64_t)reg + w->m0;
     return at + dwords <= 106 ? (uint32_t)at : reg;
@@ -66,7 +67,8 @@ static void exec_s_movreld_b64(sim_wave *w, const sim_inst *inst) {
     to[1] = (uint32_t)(value >> 32);
 }
 
-/** The source's index in M0[9:0], the destination's in M0[25:16]. */
+/** Moves between registers by number: the source's index is in M0[9:0], the destination's in
+ *  M0[25:16]. */
 static void exec_s_movrelsd_2_b32(sim_wave *w, const sim_inst *inst) {
     const uint64_t from = (uint64_t)inst->src[0].reg + (w->m0 & 0x3ff);
     const uint64_t to = (uint64_t)inst->dst[0].reg + (w->m0 >> 16 & 0x3ff);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA's scalar floats and integers, with expected values written apart from exec/.
+// Tests of RDNA's scalar floats and integers, with expected values written apart from exec/.
 #include "../exec.h"
 #include "../program_testing.h"
 

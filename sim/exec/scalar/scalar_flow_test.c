@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branches with a stack, loops over half waves, messages, state of barriers, each against a model
-// written for the test from the ISA documents.
+// Tests of branches with a stack, loops over half waves, messages, state of barriers, each against
+// a model written for the test from the ISA documents.
 #include "../run_testing.h"
 
-/** The smaller half first; the other one at the first join, both together after the second. */
+/** Tests that the smaller half runs first, the other one after the first join, and both after the
+ *  second. */
 static void test_fork(void **) {
     size_t size;
     uint8_t *text = assemble("gfx942",
@@ -40,7 +41,7 @@ static void test_fork(void **) {
     free(text);
 }
 
-/** The body runs once for each half of EXEC that has lanes. */
+/** Tests that the body runs once for each half of EXEC that has lanes. */
 static void test_subvector_loop(void **) {
     size_t size;
     uint8_t *text = assemble(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar integers, registers by number, WREXEC, each against a formula written for the test from
-// the ISA documents.
+// Tests of scalar integers, registers by number, WREXEC, each against a formula written for the
+// test from the ISA documents.
 #include "../run_testing.h"
 
 static void prepare_m0(void) {

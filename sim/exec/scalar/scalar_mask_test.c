@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXEC and masks of 32 lanes, clocks, split barriers, with expected values written apart from
-// exec/.
+// Tests of EXEC and masks of 32 lanes, clocks, split barriers, with expected values written apart
+// from exec/.
 #include "../program_testing.h"
 
 static void test_exec(void **) {
@@ -24,7 +24,7 @@ static void test_exec(void **) {
     }
 }
 
-/** With 32 lanes a compare writes one register, and vccz looks at VCC_LO alone. */
+/** Tests that with 32 lanes a compare writes one register, and vccz depends on VCC_LO alone. */
 static void test_masks(void **) {
     program p = start("gfx1151", "v_cmp_lt_u32_e32 vcc_lo, v2, v3\n v_cmp_lt_i32_e64 s10, v2, v3\n"
                                  "s_cbranch_vccz 3\n");
@@ -47,7 +47,7 @@ static void test_masks(void **) {
     stop(&p);
 }
 
-/** The clock that delays spin on goes on; RDNA4's upper half hardly. */
+/** Tests that the clock that delays spin on runs, and that RDNA4's upper half hardly changes. */
 static void test_clock(void **) {
     program p = start("gfx1201", "s_getreg_b32 s10, hwreg(HW_REG_SHADER_CYCLES_LO)\n"
                                  "s_getreg_b32 s11, hwreg(HW_REG_SHADER_CYCLES_HI)\n"

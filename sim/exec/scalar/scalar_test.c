@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar arithmetic, compares, EXEC and control flow, against references written apart.
+// Tests of scalar arithmetic, compares, EXEC and control flow, against references written apart
+// from exec/.
 #include "../exec_testing.h"
 
 enum { ROUNDS = 50 };
@@ -312,7 +313,7 @@ static void test_loop(void **) {
     free(t);
 }
 
-/** s_getpc_b64 gives the address of s_add_u32, which is what "." stands for there. */
+/** Tests calls. s_getpc_b64 gives the address of s_add_u32, which is what "." stands for there. */
 static void test_calls(void **) {
     test_wave *t = make_wave("gfx942");
     run_program(t, "s_getpc_b64 s[0:1]\n s_add_u32 s0, s0, callee-.\n s_addc_u32 s1, s1, 0\n"
@@ -340,7 +341,7 @@ static void test_saveexec(void **) {
     free(t);
 }
 
-/** MODE by s_setreg: truncating sums, flushed denormals. */
+/** Tests MODE, set by s_setreg: truncating sums, flushed denormals. */
 static void test_mode(void **) {
     test_wave *t = make_wave("gfx942");
     t->wave.exec = UINT64_MAX;

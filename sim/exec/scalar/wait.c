@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits, hints and cache control, which do nothing: memory operations are complete when issued,
-// registers when written. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, SOPP, SOPK, SMEM.
+// Waits, hints and cache control, which do nothing: a memory operation is complete when it is
+// issued, a register when it is written. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, SOPP, SOPK,
+// SMEM.
 #include "../exec.h"
 
 static void exec_nothing(sim_wave *, const sim_inst *) {}

@@ -28,7 +28,7 @@ static u32x16 v_xor3_b32(u32x16 a, u32x16 b, u32x16 c) {
     return a ^ b ^ c;
 }
 
-// RDNA has some for halves of registers.
+// RDNA has some of these for halves of registers.
 
 static u32x16 v_not_b16(u32x16 a) {
     return ~a;
@@ -43,7 +43,7 @@ static u32x16 v_xor_b16(u32x16 a, u32x16 b) {
     return a ^ b;
 }
 
-/** Any function of three bits: bit 4a + 2b + c of the table. */
+/** Computes any function of three bits: the result is bit 4a + 2b + c of the table. */
 static void bitop3(sim_wave *w, const sim_inst *inst, uint32_t kept) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
@@ -89,8 +89,8 @@ static u8x64 select_bytes(u8x64 mask, u8x64 yes, u8x64 no) {
     return (mask & yes) | (~mask & no);
 }
 
-/** Each byte of the result is picked by a byte of c: 0-3 from b, 4-7 from a, 8-11 the signs of
- *  words, 12 zero, 13 and up 0xff. */
+/** Picks each byte of the result by a byte of c: 0-3 pick from b, 4-7 from a, 8-11 the signs of
+ *  words, 12 picks zero, 13 and up 0xff. */
 static u32x16 v_perm_b32(u32x16 a, u32x16 b, u32x16 c) {
     const u32x16 first = {0,          0x04040404, 0x08080808, 0x0c0c0c0c, 0,          0x04040404,
                           0x08080808, 0x0c0c0c0c, 0,          0x04040404, 0x08080808, 0x0c0c0c0c,
@@ -114,7 +114,7 @@ static u32x16 v_bfrev_b32(u32x16 a) {
     return __builtin_elementwise_bitreverse(a);
 }
 
-/** The number of leading zeros; -1 for 0. */
+/** Returns the number of leading zeros, or -1 for 0. */
 static u32x16 v_ffbh_u32(u32x16 a) {
     return __builtin_elementwise_clzg(a, ~(u32x16){});
 }
@@ -123,7 +123,7 @@ static u32x16 v_ffbl_b32(u32x16 a) {
     return __builtin_elementwise_ctzg(a, ~(u32x16){});
 }
 
-/** Leading bits equal to the sign; -1 if all are. */
+/** Returns the number of leading bits equal to the sign, or -1 if all are. */
 static i32x16 v_ffbh_i32(i32x16 a) {
     return (i32x16)v_ffbh_u32((u32x16)(a ^ (a >> 31)));
 }

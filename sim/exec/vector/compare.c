@@ -2,8 +2,8 @@
 // Vector compares: v_cmp_* writes a lane mask, v_cmpx_* also EXEC. Source: "CDNA3" ISA, VOPC.
 #include "vector.h"
 
-/** Inactive lanes compare false. gfx9's v_cmpx writes its mask and EXEC, later chips' EXEC
- *  alone. */
+/** Writes the mask of a compare. Inactive lanes compare false. gfx9's v_cmpx writes its mask and
+ *  EXEC, later chips' v_cmpx EXEC alone. */
 static void put_mask(sim_wave *w, const sim_inst *inst, uint64_t mask) {
     mask &= w->exec;
     if (inst->num_dst)
@@ -34,7 +34,7 @@ SIM_INLINE void compare64(sim_wave *w, const sim_inst *inst, const char *types,
     put_mask(w, inst, mask);
 }
 
-// 16-bit integers compare like 32-bit ones once they stand in the upper half.
+// 16-bit integers in the upper half compare like 32-bit ones.
 #define IN_u16(x) ((x) << 16)
 #define IN_i16(x) ((i32x16)((x) << 16))
 
@@ -67,7 +67,7 @@ SIM_INLINE void compare64(sim_wave *w, const sim_inst *inst, const char *types,
     X(ge, a >= b, __VA_ARGS__) \
     X(t, a == a, __VA_ARGS__)
 
-// X(condition, meaning, type, how a block becomes operands, operand types)
+// X(condition, meaning, type, the macro that makes a block operands, operand types)
 #define LIST32(X) \
     FLOAT_CONDITIONS(X, f32, f32x16, IN_f32, "m:ff") \
     FLOAT_CONDITIONS(X, f16, f32x16, IN_f16, "m:hh") \

@@ -10,8 +10,8 @@
 
 // ---- integers and f32
 
-/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes
- *  -0. */
+/** Converts by halves, because a host without the conversion subtracts a large number, and rounding
+ *  down makes -0 of 0. */
 static u32x16 v_cvt_f32_u32(u32x16 a) {
     i32x16 high = (i32x16)(a >> 16), low = (i32x16)(a & 0xffff);
     return (u32x16)(__builtin_convertvector(high, f32x16) * 0x1p16f +
@@ -49,7 +49,7 @@ static u32x16 v_cvt_f32_ubyte3(u32x16 a) {
     return ubyte(a, 3);
 }
 
-/** A signed 4-bit integer, divided by 16. */
+/** Converts a signed 4-bit integer, divided by 16. */
 static u32x16 v_cvt_off_f32_i4(u32x16 a) {
     i32x16 value = (i32x16)(a << 28) >> 28;
     return (u32x16)(__builtin_convertvector(value, f32x16) * 0x1p-4f);
@@ -108,15 +108,15 @@ static u64x8 v_cvt_f64_i32(u64x8 a) {
     return (u64x8) __builtin_convertvector((i32x8)low32(a), f64x8);
 }
 
-/** By halves: a host without the conversion subtracts a large number, and rounded down 0 becomes
- *  -0. */
+/** Converts by halves, because a host without the conversion subtracts a large number, and rounding
+ *  down makes -0 of 0. */
 static u64x8 v_cvt_f64_u32(u64x8 a) {
     u32x8 high = low32(a) >> 16, low = low32(a) & 0xffff;
     return (u64x8)(__builtin_convertvector((i32x8)high, f64x8) * 0x1p16 +
                    __builtin_convertvector((i32x8)low, f64x8));
 }
 
-/** Truncates, saturates; NaN is 0. */
+/** Truncates and saturates. NaN becomes 0. */
 static u64x8 v_cvt_i32_f64(u64x8 a) {
     for (unsigned i = 0; i < 8; i++) {
         const double x = as_f64(a[i]);

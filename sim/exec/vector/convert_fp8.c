@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between f32 and the 8-bit floats. Same mnemonics, different numbers: FNUZ on gfx942,
-// OCP later.
+// Conversions between f32 and the 8-bit floats. The same mnemonics use different numbers: FNUZ on
+// gfx942, OCP on later chips.
 #include "../exec.h"
 #include "../fp8.h"
 

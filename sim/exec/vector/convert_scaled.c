@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gfx950's scaled conversions: floats of 4, 6 and 8 bits to wider ones times a power of two, and
-// back divided by it. The power is the exponent of the last source. Source: "CDNA4" ISA,
+// gfx950's scaled conversions: floats of 4, 6 and 8 bits become wider ones times a power of two,
+// and back, divided by it. The power is the exponent of the last source. Source: "CDNA4" ISA,
 // v_cvt_scalef32_*; the OCP microscaling formats.
 #include "../exec.h"
 #include "../fp8.h"
@@ -9,8 +9,8 @@
 
 // ---- one number
 
-/** A small float. The kinds without an 8-bit one have neither NaN nor infinity: all beyond the
- *  largest is the largest. */
+/** A small float. Kinds of less than 8 bits have neither NaN nor infinity: values beyond the
+ *  largest number become that number. */
 typedef struct narrow_float {
     uint32_t bits;
     int exponent_bits, mantissa_bits, bias;
@@ -23,7 +23,7 @@ static const narrow_float FP4 = {4, 2, 1, 1, nullptr}, FP6 = {6, 2, 3, 1, nullpt
 
 typedef enum wide_float { F32, F16, BF16 } wide_float;
 
-/** 2^(exponent - 127) of an f32 pattern; the pattern of NaN and infinity stands for NaN. */
+/** Returns 2^(exponent - 127) of an f32 pattern, or NaN for the exponent of NaN and infinity. */
 static double scale_of(uint32_t bits) {
     const int exponent = (int)(bits >> 23 & 255);
     return exponent == 255 ? NAN : ldexp(1, exponent - 127);
@@ -42,8 +42,8 @@ static double decode(const narrow_float *kind, uint32_t bits) {
     return sign ? -value : value;
 }
 
-/** To nearest, ties to even; with `random` as a fraction of the last place added first, then
- *  cut. */
+/** Rounds to nearest, ties to even. With `random`, adds it as a fraction of the last place, then
+ *  cuts. */
 static uint32_t encode_small(const narrow_float *kind, double value, const uint32_t *random) {
     const uint32_t sign = signbit(value) ? 1u << (kind->bits - 1) : 0,
                    most = (1u << (kind->bits - 1)) - 1;
@@ -89,20 +89,21 @@ static double value_of(wide_float kind, uint32_t bits) {
                          : (double)as_f32(bits << 16);
 }
 
-/** The next number of v_prng_b32: a shift register with feedback. */
+/** Returns the next number of v_prng_b32, a shift register with feedback. */
 static uint32_t next_in_sequence(uint32_t x) {
     return x << 1 ^ (x >> 31 ? 197 : 0);
 }
 
 // ---- small to wide
 
-/** First bit of the source: op_sel bits 0 and 1 choose the byte, or bit 0 the half, that holds the
- *  numbers. */
+/** Returns the first bit of the source: op_sel bits 0 and 1 choose the byte, or bit 0 the half,
+ *  that holds the numbers. */
 static uint32_t source_bit(const sim_inst *inst, uint32_t bits) {
     return bits == 8 ? 8 * (inst->op_sel & 3u) : bits == 16 ? 16 * (inst->op_sel & 1u) : 0;
 }
 
-/** Puts element i of a lane where the wide kind has it: a register each, or the halves of one. */
+/** Puts element i of a lane where the wide kind has it: in a register of its own, or in half of
+ *  one. */
 static void put_wide(uint32_t out[][SIM_LANES], wide_float to, unsigned i, unsigned lane,
                      uint32_t bits) {
     if (to == F32)
@@ -127,7 +128,7 @@ static void widen(sim_wave *w, const sim_inst *inst, const narrow_float *from, w
         }
     }
     uint32_t *dst = w->v[inst->dst[0].reg];
-    if (count == 1 && to == F16) { // op_sel bit 3 chooses the half, the other stays
+    if (count == 1 && to == F16) { // op_sel bit 3 chooses the half; the other keeps its value
         const bool high = inst->op_sel & 8;
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
             out[0][lane] = high ? out[0][lane] << 16 | (dst[lane] & 0xffff)
@@ -144,9 +145,9 @@ static void widen(sim_wave *w, const sim_inst *inst, const narrow_float *from, w
 enum {
     RANDOM = 1,
     TWO_SOURCES = 2
-}; // how: stochastic rounding; elements alternate between two sources
+}; // the flags `how`: stochastic rounding; elements alternate between two sources
 
-/** Where the wide elements lie: the row of each for f32, of each two for the others. */
+/** Finds where the wide elements lie: one row for each f32, one for each two of the others. */
 static void find_rows(const sim_wave *w, const sim_inst *inst, wide_float from, unsigned count,
                       unsigned how, uint32_t tmp[][SIM_LANES], const uint32_t *rows[32]) {
     if (count == 32) {
@@ -164,7 +165,7 @@ static void find_rows(const sim_wave *w, const sim_inst *inst, wide_float from, 
     }
 }
 
-/** The results of one lane, packed. */
+/** Computes and packs the results of one lane. */
 static void narrow_lane(const sim_wave *w, const narrow_float *to, wide_float from, unsigned count,
                         const uint32_t *const rows[32], unsigned lane, double scale,
                         const uint32_t *seed, uint32_t packed[6]) {
@@ -185,8 +186,8 @@ static void narrow_lane(const sim_wave *w, const narrow_float *to, wide_float fr
     }
 }
 
-/** op_sel bits 2 and 3 choose the byte, or bit 3 the half, that is written; the rest of the
- *  register stays. */
+/** Converts wide numbers to small ones. op_sel bits 2 and 3 choose the byte, or bit 3 the half,
+ *  that is written; the rest of the register keeps its value. */
 static void narrow(sim_wave *w, const sim_inst *inst, const narrow_float *to, wide_float from,
                    unsigned count, unsigned how) {
     _Alignas(64) uint32_t tmp[5][SIM_LANES], out[6][SIM_LANES];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cube maps: the face that a direction (x, y, z) looks at, and where on it. Source: "CDNA3" ISA,
-// VOP3.
+// Cube maps: the face that a direction (x, y, z) points at, and the place on it. Source: "CDNA3"
+// ISA, VOP3.
 #include "../numbers.h"
 #include "vector.h"
 
@@ -13,12 +13,12 @@ static u32x16 is_y_major(f32x16 x, f32x16 y) {
     return (u32x16)(__builtin_elementwise_abs(y) >= __builtin_elementwise_abs(x));
 }
 
-/** By the major axis. */
+/** Chooses one of three values by the major axis. */
 static f32x16 by_axis(f32x16 x, f32x16 y, f32x16 z, f32x16 if_x, f32x16 if_y, f32x16 if_z) {
     return choose(is_z_major(x, y, z), if_z, choose(is_y_major(x, y), if_y, if_x));
 }
 
-/** `value`, negated in the lanes where `axis` is below 0. */
+/** Returns `value`, negated in the lanes whose `axis` is below 0. */
 static f32x16 negated_if(f32x16 axis, f32x16 value) {
     return choose((u32x16)(axis < 0), -value, value);
 }

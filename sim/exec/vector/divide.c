@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three steps around a division: v_div_scale, v_div_fmas, v_div_fixup. Source: "CDNA3" ISA
-// pseudo-code; where it contradicts itself (the factor of v_div_fmas), what makes the compiler's
-// division sequence correctly rounded; that of f32, 2^64 or 2^-64 by the third source, is what
-// tinygrad's tests measured on RDNA3. They also saw VCC set by v_div_scale_f32 for 2^-126 over 1,
-// whose quotient is no denormal: taken for a look at the exponents alone.
+// pseudo-code; where that contradicts itself (the factor of v_div_fmas), the value that makes the
+// compiler's division sequence correctly rounded. The factor of f32, 2^64 or 2^-64 by the third
+// source, was measured on RDNA3 by tinygrad's tests. They also saw v_div_scale_f32 set VCC for
+// 2^-126 over 1, whose quotient is no denormal, so VCC is taken to depend on the exponents alone.
 #include "../numbers.h"
 #include "vector.h"
 
@@ -24,8 +24,8 @@ typedef struct scaled {
     bool vcc;
 } scaled;
 
-/** f64. The quotients are judged in long double, which represents their denormals, that of s2 and
- *  s1 also by the distance of the exponents. */
+/** Scales f64. The quotients are judged in long double, which represents their denormals; that of
+ *  s2 and s1 also by the distance of the exponents. */
 static scaled scale(double s0, double s1, double s2, int e1, int e2) {
     enum { BIG = 768, TINY = 53, LEAST = -1022, BY = 128 };
     const long double smallest = 0x1p-1022L;
@@ -55,9 +55,9 @@ typedef struct scaled16 {
     u32x16 vcc;
 } scaled16;
 
-/** The same rules for sixteen f32. All that is asked of the quotients shows in the operands: 1/s1
- *  is denormal beyond 2^126, s2/s1 where s2 * 2^126 < s1, a product that is exact or infinite, or
- *  by the distance of the exponents. */
+/** Applies the same rules to sixteen f32. The operands alone answer all questions about the
+ *  quotients: 1/s1 is denormal if s1 is beyond 2^126, and s2/s1 if s2 * 2^126 < s1, a product that
+ *  is exact or infinite, or by the distance of the exponents. */
 static scaled16 scale_f32(f32x16 s0, f32x16 s1, f32x16 s2) {
     f32x16 size1 = __builtin_elementwise_abs(s1), size2 = __builtin_elementwise_abs(s2);
     f32x16 one = (f32x16){} + 1, up = (f32x16){} + 0x1p64f, down = (f32x16){} + 0x1p-64f;
@@ -139,7 +139,7 @@ static f32x16 fmas_f32(f32x16 a, f32x16 b, f32x16 c, u32x16 scaled_before) {
 }
 
 static double fmas_f64(double a, double b, double c, bool scaled_before) {
-    if (isnan(a) || isnan(b) || isnan(c)) // the first one's bits, as of with_nan64
+    if (isnan(a) || isnan(b) || isnan(c)) // the first NaN's bits, as in with_nan64
         return as_f64(f64_bits(isnan(a) ? a : isnan(b) ? b : c) | UINT64_C(1) << 51);
     if (!scaled_before)
         return fma(a, b, c);
@@ -180,8 +180,8 @@ static double finished(double s0, double sign) {
     return isnan(s0) ? sign * INFINITY : sign * fabs(s0);
 }
 
-/** The result where one of the operands is special; false if none is. Both precisions fit in
- *  double. */
+/** Gives the result if one of the operands is special; returns false if none is. Both precisions
+ *  fit in double. */
 static bool special_quotient(double s1, double s2, double *out) {
     const double sign = copysign(1.0, s1) * copysign(1.0, s2);
     if (isnan(s2) || isnan(s1))
@@ -197,7 +197,7 @@ static bool special_quotient(double s1, double s2, double *out) {
     return true;
 }
 
-/** The same rules for sixteen f32; the quotient is 0 where it `vanishes`, unless an operand is
+/** Applies the same rules to sixteen f32. The quotient is 0 if it `vanishes`, unless an operand is
  *  special. */
 SIM_INLINE f32x16 fixed_up(f32x16 s0, f32x16 s1, f32x16 s2, u32x16 vanishes) {
     u32x16 infinity = (u32x16){} + 0x7f800000, sign = ((u32x16)s1 ^ (u32x16)s2) & 0x80000000;

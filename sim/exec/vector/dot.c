@@ -12,7 +12,7 @@ SIM_INLINE u32x16 field_of(u32x16 value, unsigned i, unsigned bits, bool is_sign
     return is_signed ? (u32x16)((i32x16)shifted >> (int)(32 - bits)) : shifted >> (32 - bits);
 }
 
-/** Sums that may pass 32 bits, saturated. */
+/** Returns sums that may pass 32 bits, saturated. */
 SIM_INLINE i64x16 saturated_sum(i64x16 sum, bool is_signed) {
     i64x16 least = (i64x16){} + (is_signed ? INT32_MIN : 0);
     i64x16 most = (i64x16){} + (is_signed ? INT32_MAX : UINT32_MAX);
@@ -69,7 +69,8 @@ static void exec_v_dot8_u32_u4(sim_wave *w, const sim_inst *inst) {
     dot(w, inst, 4, UNSIGNED);
 }
 
-/** neg_lo says of each factor that it is signed; the sum is. */
+/** Computes a dot product whose sum is signed. neg_lo says for each factor whether it is
+ *  signed. */
 static void mixed_dot(sim_wave *w, const sim_inst *inst, unsigned bits) {
     dot(w, inst, bits, (inst->neg_lo & (FIRST | SECOND)) | SUM);
 }
@@ -105,7 +106,7 @@ static u32x16 saturated_v_dot8c_i32_i4(u32x16 a, u32x16 b, u32x16 c) {
 
 // ---- 8-bit floats
 
-/** Four products of 8-bit floats, then the addend, each step rounded to f32. */
+/** Adds four products of 8-bit floats, then the addend, and rounds each step to f32. */
 static void float_dot(sim_wave *w, const sim_inst *inst, const sim_fp8 *a_kind,
                       const sim_fp8 *b_kind) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
@@ -138,7 +139,7 @@ static void exec_v_dot4_f32_bf8_bf8(sim_wave *w, const sim_inst *inst) {
 
 // ---- halves: the products, then the addend, each step rounded to f32
 
-/** The half of source i that op_sel names, negated as asked. */
+/** Returns the half of source i that op_sel names, negated if the instruction says so. */
 SIM_INLINE f32x16 chosen_half(u32x16 block, const sim_inst *inst, unsigned i, bool high) {
     return f32_of_f16(sim_packed_half(block, inst, i, high));
 }

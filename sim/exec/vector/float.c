@@ -21,15 +21,14 @@ static f32x16 v_fma_f32(f32x16 a, f32x16 b, f32x16 c) {
     return fused(a, b, c);
 }
 
-/** mad is a multiplication, rounded, and an addition, neither of which knows denormals whatever
- *  MODE says: LLVM's AMDGPU backend forms it only of operations that flush ("v_mad_f32 does not
- *  support denormals"). */
+/** Multiplies, rounds and adds. Both steps flush denormals, whatever MODE says: LLVM's AMDGPU
+ *  backend forms mad only of operations that flush ("v_mad_f32 does not support denormals"). */
 static f32x16 v_mad_f32(f32x16 a, f32x16 b, f32x16 c) {
     f32x16 product = flush_f32(product_of(flush_f32(a), flush_f32(b)));
     return flush_f32(sum_of(product, flush_f32(c)));
 }
 
-/** Zero times anything is zero, even infinity and NaN. */
+/** Multiplies, but zero times anything is zero, even infinity and NaN. */
 static f32x16 v_mul_legacy_f32(f32x16 a, f32x16 b) {
     u32x16 zero = (u32x16)((a == 0) | (b == 0));
     return (f32x16)(~zero & (u32x16)product_of(a, b));
@@ -44,7 +43,7 @@ static f32x16 v_fma_dx9_zero_f32(f32x16 a, f32x16 b, f32x16 c) {
     return choose(zero, c, fused(a, b, c));
 }
 
-/** A product for lighting, the least number where it is dark. */
+/** Computes a product for lighting, or the least number in the dark. */
 static f32x16 v_mullit_f32(f32x16 a, f32x16 b, f32x16 c) {
     f32x16 least = (f32x16){} - 0x1.fffffep127f;
     u32x16 dark = (u32x16)((b == least) | (b == -__builtin_inff()) | (c <= 0));
@@ -75,8 +74,8 @@ static f32x16 flush_small(f32x16 a) {
     return choose(tiny, (f32x16)((u32x16)a & 0x80000000), a);
 }
 
-/** mad rounds the product to f16 first. Like v_mad_f32 it knows no denormals (LLVM's AMDGPU backend
- *  forms it only where MODE flushes). */
+/** Multiplies, rounds the product to f16, and adds. Like v_mad_f32 it flushes denormals (LLVM's
+ *  AMDGPU backend forms it only if MODE flushes). */
 static f32x16 v_mad_f16(f32x16 a, f32x16 b, f32x16 c) {
     f32x16 product =
         flush_small(f32_of_f16(f16_of_f32(product_of(flush_small(a), flush_small(b)))));
@@ -119,7 +118,7 @@ static f64x8 v_fma_f64(f64x8 a, f64x8 b, f64x8 c) {
 
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)
-    // the same with an addend or a factor in another place
+    // the same, with an addend or a factor in another place
     VALU_ALIAS(v_fmac_f32, v_fma_f32, ALL, "f:ff+")
     VALU_ALIAS(v_fmaak_f32, v_fma_f32, ALL, "f:fff")
     VALU_ALIAS(v_fmamk_f32, v_fma_f32, ALL, "f:fff")

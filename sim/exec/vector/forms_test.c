@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector instructions: each in every form it has (plain, scalar and constant sources, modifiers,
-// clamp, DPP, SDWA, op_sel), assembled by LLVM, run in both builds of exec/, all registers compared
-// with lane-by-lane references.
+// Tests of each vector instruction in every form it has (plain, scalar and constant sources,
+// modifiers, clamp, DPP, SDWA, op_sel). LLVM assembles them, both builds of exec/ run them, and all
+// registers are compared with lane-by-lane references.
 #include "../exec_testing.h"
 #include "refs.h"
 
@@ -278,7 +278,7 @@ static u64 expected_lane(const form *f, const sim_wave *w, unsigned lane) {
     return type == 'k' || type == 'x' ? (old & 0xffff0000) | (value & 0xffff) : value;
 }
 
-/** NaNs are equal to each other whatever their payload. */
+/** Returns whether two values agree. NaNs are equal to each other whatever their payload. */
 static bool agree(const form *f, u64 got, u64 want) {
     const char type = f->c->types[0];
     const bool partial = f->kind == SDWA && f->variant; // parts of floats are bits
@@ -295,7 +295,8 @@ static bool agree(const form *f, u64 got, u64 want) {
            llabs((int64_t)got - (int64_t)want) <= f->c->ulps;
 }
 
-/** SDWA's parts of a NaN result depend on its payload, which the manual leaves open. */
+/** Returns whether a lane's result is open: SDWA's parts of a NaN depend on its payload, which the
+ *  manual does not define. */
 static bool is_open(const form *f, const sim_wave *w, unsigned lane) {
     if (f->kind != SDWA || !f->variant || !is_float(f->c->types[0]))
         return false;
@@ -319,7 +320,7 @@ static void check_lane(const form *f, const test_wave *t, const char *build, uns
     }
 }
 
-/** Nothing but the destination may change. */
+/** Checks that nothing but the destination has changed. */
 static void check_rest(const form *f, test_wave *t) {
     const size_t rows = is_wide(f->c->types[0]) ? 2 : 1;
     memcpy(t->wave.v[DST], t->before.v[DST], rows * sizeof t->wave.v[0]);

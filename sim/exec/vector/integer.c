@@ -92,7 +92,7 @@ static i32x16 v_mad_i32_i24(i32x16 a, i32x16 b, i32x16 c) {
     return (i32x16)((u32x16)v_mul_i32_i24(a, b) + (u32x16)c);
 }
 
-/** The exact sums have more than 32 bits. */
+/** Saturates the sums, which have more than 32 bits when exact. */
 static u32x16 saturated_v_mad_u32_u24(u32x16 a, u32x16 b, u32x16 c) {
     u64x16 x = __builtin_convertvector(a & 0xffffff, u64x16);
     u64x16 y = __builtin_convertvector(b & 0xffffff, u64x16);
@@ -109,7 +109,7 @@ static i32x16 saturated_v_mad_i32_i24(i32x16 a, i32x16 b, i32x16 c) {
     return __builtin_convertvector(sum, i32x16);
 }
 
-/** 16-bit factors, 32-bit sum. */
+/** Multiplies 16-bit factors and adds in 32 bits. */
 static u32x16 v_mad_u32_u16(u32x16 a, u32x16 b, u32x16 c) {
     return low(a) * low(b) + c;
 }

@@ -16,7 +16,7 @@ static void exec_v_readfirstlane_b32(sim_wave *w, const sim_inst *inst) {
                 src->kind == SIM_OP_VGPR ? w->v[src->reg][lane] : sim_read32(w, src));
 }
 
-/** Ignores EXEC. */
+/** Reads a lane and ignores EXEC. */
 static void exec_v_readlane_b32(sim_wave *w, const sim_inst *inst) {
     const uint32_t lane = sim_read32(w, &inst->src[1]) & last_lane(w);
     sim_write32(w, &inst->dst[0], w->v[inst->src[0].reg][lane]);
@@ -73,7 +73,8 @@ static void exec_v_permlane32_swap_b32(sim_wave *w, const sim_inst *inst) {
     swap_blocks(w, inst, 32);
 }
 
-/** Swaps the halves of a wave of 64 lanes, whatever EXEC says of the source; nothing with 32. */
+/** Swaps the halves of a wave of 64 lanes, whatever EXEC says of the source. Does nothing with 32
+ *  lanes. */
 static void exec_v_permlane64_b32(sim_wave *w, const sim_inst *inst) {
     uint32_t result[SIM_LANES];
     const uint32_t *data = w->v[inst->src[0].reg];
@@ -84,13 +85,14 @@ static void exec_v_permlane64_b32(sim_wave *w, const sim_inst *inst) {
 
 // ---- permutations of each sixteen lanes, by scalars or by a register
 
-/** Lane of the same or the other sixteen of each 32 that a lane's four-bit selector names. */
+/** Returns the lane that a lane's four-bit selector names, of the same or the other sixteen of each
+ *  32. */
 static unsigned selected(unsigned lane, uint32_t selector, bool other_row) {
     return ((lane & ~15u) ^ (other_row ? 16 : 0)) | (selector & 15);
 }
 
-/** op_sel[0]: inactive lanes are read too; op_sel[1]: a lane that may not be read gives 0, else the
- *  destination's lane stays. */
+/** Permutes lanes by `selectors`. With op_sel[0], inactive lanes are read too. With op_sel[1], a
+ *  lane that may not be read gives 0; else the destination's lane keeps its value. */
 static void permute(sim_wave *w, const sim_inst *inst, const uint32_t *selectors, bool other_row) {
     uint32_t tmp[SIM_LANES], result[SIM_LANES];
     const uint32_t *data = sim_row32(w, inst, 0, tmp);
@@ -105,7 +107,7 @@ static void permute(sim_wave *w, const sim_inst *inst, const uint32_t *selectors
     store_masked(w->v[inst->dst[0].reg], result, written & w->exec);
 }
 
-/** Two scalars hold sixteen selectors of four bits. */
+/** Permutes lanes by two scalars, which hold sixteen selectors of four bits. */
 static void permute_by_scalars(sim_wave *w, const sim_inst *inst, bool other_row) {
     uint32_t selectors[SIM_LANES], low = sim_read32(w, &inst->src[1]);
     const uint32_t high = sim_read32(w, &inst->src[2]);
@@ -134,8 +136,8 @@ static void exec_v_permlanex16_var_b32(sim_wave *w, const sim_inst *inst) {
 
 // ---- through the LDS crossbar
 
-/** Each lane reads the lane that its address names. A lane that is not active gives 0, unless it is
- *  read too. */
+/** Lets each lane read the lane that its address names. An inactive lane gives 0 unless
+ *  `reads_inactive`. */
 SIM_INLINE void read_named(sim_wave *w, const sim_inst *inst, bool reads_inactive) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
     uint32_t result[SIM_LANES];
@@ -154,8 +156,8 @@ static void exec_ds_bpermute_fi_b32(sim_wave *w, const sim_inst *inst) {
     read_named(w, inst, true);
 }
 
-/** Each active lane sends to the lane that its address names; the highest lane wins, nobody's gives
- *  0. */
+/** Lets each active lane send to the lane that its address names. Of several senders the highest
+ *  lane wins; a lane without one gets 0. */
 static void exec_ds_permute_b32(sim_wave *w, const sim_inst *inst) {
     const uint32_t *address = w->v[inst->src[0].reg], *data = w->v[inst->src[1].reg];
     uint32_t result[SIM_LANES] = {};
@@ -166,7 +168,8 @@ static void exec_ds_permute_b32(sim_wave *w, const sim_inst *inst) {
     store_masked(w->v[inst->dst[0].reg], result, w->exec);
 }
 
-/** Bit 15: a permutation of each four lanes; else and, or and xor masks within each 32 lanes. */
+/** Returns the lanes that a swizzle reads. With bit 15, the pattern is a permutation of each four
+ *  lanes; else it has and, or and xor masks within each 32 lanes. */
 SIM_INLINE u32x16 swizzled(uint32_t pattern, u32x16 lane) {
     if (pattern & 0x8000)
         return (lane & ~3u) | (((u32x16){} + pattern) >> 2 * (lane & 3) & 3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector instructions that do not work lane by lane, or not on one register: compares, carries,
-// selects, moves between lanes, packed forms, FP8, division.
+// Tests of vector instructions that do not work lane by lane, or not on one register: compares,
+// carries, selects, moves between lanes, packed forms, FP8, division.
 #include "../exec_testing.h"
 #include "refs.h"
 
@@ -21,15 +21,15 @@ static int tear_down(void **) {
     return 0;
 }
 
-/** Runs one instruction on the wave as it is. */
+/** Runs the instruction at *at on the wave. */
 static void run_at(size_t *at) {
     sim_inst inst = decode_at(t->dispatch.chip->name, program, program_size, *at);
     (tested == BEST ? inst.exec : sim_opcode_portable(inst.opcode)->exec)(&t->wave, &inst);
     *at += inst.bytes;
 }
 
-/** Assembles `source` and calls `check` many times in both builds: it runs instructions and
- *  looks. */
+/** Assembles `source` and calls `check`, which runs instructions and checks them, many times in
+ *  both builds. */
 static void with_program(const char *source, unsigned rounds, void (*check)(unsigned round)) {
     uint8_t *text = assemble(t->dispatch.chip->name, source, &program_size);
     program = text;
@@ -77,7 +77,7 @@ static void check_compares(unsigned) {
         assert_int_equal(t->wave.s[20] | (uint64_t)t->wave.s[21] << 32, want[i]);
         assert_int_equal(t->wave.exec, t->before.exec);
     }
-    run_next(); // v_cmpx writes both
+    run_next(); // v_cmpx writes its mask and EXEC
     assert_int_equal(t->wave.vcc, want[0]);
     assert_int_equal(t->wave.exec, want[0]);
 }
@@ -283,7 +283,7 @@ static void test_packed32(void **) {
 
 // ---- FP8
 
-/** The value of an FNUZ byte, by the format's definition. */
+/** Returns the value of an FNUZ byte, by the format's definition. */
 static double fnuz_value(uint32_t byte, int fraction, int bias) {
     const int magnitude = (int)(byte & 127), exponent = magnitude >> fraction;
     const int part = magnitude & ((1 << fraction) - 1);
@@ -292,7 +292,8 @@ static double fnuz_value(uint32_t byte, int fraction, int bias) {
     return byte == 0x80 ? NAN : byte & 0x80 ? -x : x;
 }
 
-/** The nearest byte, ties to even, by search; beyond the largest number's rounding range: NaN. */
+/** Returns the nearest byte, ties to even, by search, or NaN beyond the largest number's rounding
+ *  range. */
 static uint32_t fnuz_nearest(double x, int fraction, int bias) {
     double largest = fnuz_value(127, fraction, bias), next = fnuz_value(127, fraction, bias);
     next += largest - fnuz_value(126, fraction, bias);
@@ -308,7 +309,7 @@ static uint32_t fnuz_nearest(double x, int fraction, int bias) {
     return best && signbit(x) ? best | 0x80 : best;
 }
 
-/** f32 of every size that an 8-bit float can have, and some ties. */
+/** Fills a register with f32 of every size that an 8-bit float can have, and some ties. */
 static void fill_small_floats(int reg) {
     LANES(lane) {
         const uint64_t r = next_random();
@@ -369,7 +370,8 @@ static double ocp_value(uint32_t byte, int fraction, int bias) {
     return byte & 0x80 ? -x : x;
 }
 
-/** gfx950's OCP kinds, every byte: decoding by the definition; encoding gives the byte back. */
+/** Checks every byte of gfx950's OCP kinds: it decodes by the definition, and encoding gives the
+ *  byte back. */
 static void check_ocp(unsigned round) {
     LANES(lane) {
         t->wave.v[1][lane] = t->before.v[1][lane] = round % 4 * 64 + lane;
@@ -402,7 +404,7 @@ static int64_t limited(int64_t x, int64_t least, int64_t most) {
     return x < least ? least : x > most ? most : x;
 }
 
-/** The results of v20 to v24, v25 to v29 and v30 to v33, as lane `lane` should have them. */
+/** Computes the results that lane `lane` should have in v20 to v24, v25 to v29 and v30 to v33. */
 static void expect_saturated(unsigned lane, uint32_t want[14]) {
     const uint32_t a = B(1, lane), b = B(2, lane);
     const int64_t x = (int32_t)a, y = (int32_t)b, p = (int16_t)a, q = (int16_t)b, i = (uint16_t)a,
@@ -420,7 +422,7 @@ static void expect_saturated(unsigned lane, uint32_t want[14]) {
     for (int n = 0; n < 5; n++) {
         want[n] = (uint32_t)full[n];
         const uint32_t kept =
-            n < 3 ? 0 : B(25 + n, lane) & 0xffff0000; // VOP3 alone keeps the other half
+            n < 3 ? 0 : B(25 + n, lane) & 0xffff0000; // only VOP3 keeps the other half
         want[5 + n] = (uint32_t)(uint16_t)half[n] | kept;
     }
     for (int n = 0; n < 4; n++)
@@ -449,7 +451,7 @@ static void test_saturation(void **) {
                  200, check_saturation);
 }
 
-/** Where saturation is not implemented, clamp is refused rather than dropped. */
+/** Tests that clamp is refused rather than ignored if saturation is not implemented. */
 static void test_clamp_refused(void **) {
     size_t size;
     uint8_t *text = assemble("gfx942", "v_mul_u32_u24 v2, v4, v5 clamp\n", &size);
@@ -468,7 +470,7 @@ static void check_bitop(unsigned) {
     }
 }
 
-/** The table of (a & b) ^ ~c: a is 0xf0, b 0xcc, c 0xaa. */
+/** Tests the table of (a & b) ^ ~c: a is 0xf0, b 0xcc, c 0xaa. */
 static void test_bitop(void **) {
     t->dispatch.chip = sim_chip_by_name("gfx950");
     with_program("v_bitop3_b32 v20, v1, v2, v3 bitop3:0x95\n", 40, check_bitop);
@@ -481,7 +483,7 @@ static double e2m1_value(uint32_t bits) {
     return bits & 8 ? -x : x;
 }
 
-/** Every pair of 4-bit floats, at scales that keep f32 exact, and back. */
+/** Checks every pair of 4-bit floats to f32 and back, at scales that keep f32 exact. */
 static void check_scaled(unsigned round) {
     LANES(lane) {
         V(1, lane) = (uint32_t)(round % 4 * 64 + lane) << 16 | 0x38 << 8 | 0x40; // e4m3: 1 and 2

@@ -2,13 +2,13 @@
 // Vector instructions that read or write lane masks: carries, selects, wide multiply-add.
 #include "vector.h"
 
-/** All ones in the lanes of block k where the mask operand's bit is set. */
+/** Returns all ones in the lanes of block k whose bit in the mask operand is set. */
 SIM_INLINE u32x16 mask_block(uint64_t mask, unsigned k) {
     return lanes16((uint32_t)(mask >> k) & 0xffff);
 }
 
-/** A sum or difference with carry in and out; `op` returns the carry as a lane mask. With clamp a
- *  result that carries becomes `limit`; the carry stays. */
+/** Computes a sum or difference with carry in and out. `op` returns the carry as a lane mask. With
+ *  clamp, a result that carries becomes `limit`, and the carry stays. */
 SIM_INLINE void run_carry(sim_wave *w, const sim_inst *inst, bool has_carry_in, uint32_t limit,
                           u32x16 (*op)(u32x16, u32x16, u32x16 carry, u32x16 *out)) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
@@ -61,7 +61,7 @@ static void exec_v_subbrev_co_u32(sim_wave *w, const sim_inst *inst) {
     run_carry(w, inst, true, 0, subrev);
 }
 
-/** mask ? b : a */
+/** Computes mask ? b : a. */
 static void exec_v_cndmask_b32(sim_wave *w, const sim_inst *inst) {
     _Alignas(64) uint32_t tmp[2][SIM_LANES], result[SIM_LANES];
     const bool plain = sim_is_plain(w, inst);
@@ -76,7 +76,7 @@ SIM_INLINE u64x8 extended(u64x8 a, bool is_signed) {
     return is_signed ? (u64x8)((i64x8)(a << 32) >> 32) : a;
 }
 
-/** a * b + c in 64 bits, with carry out. Clamp gives the nearest number that there is. */
+/** Computes a * b + c in 64 bits, with carry out. Clamp gives the nearest 64-bit number. */
 SIM_INLINE void multiply_add(sim_wave *w, const sim_inst *inst, bool is_signed) {
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES], over[SIM_LANES];
     const uint32_t *a = sim_row32(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Minimum, maximum and median. Of floats, up to RDNA3 the bit IEEE of MODE chooses: with it, a
+// Minimum, maximum and median. For floats up to RDNA3, MODE's bit IEEE chooses the rule: with it, a
 // signalling NaN makes the result a NaN; without it, and in RDNA4's _num forms, a number beats
 // every NaN. RDNA4's minimum and maximum keep each NaN. -0 is below +0. Source: "CDNA3", "RDNA3"
 // and "RDNA4" ISA, VOP2 and VOP3.

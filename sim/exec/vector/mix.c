@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused multiply-add in f32 of sources that are f32, or f16 halves where op_sel_hi says so. Source:
-// "CDNA3" ISA, VOP3P.
+// Fused multiply-add in f32. op_sel_hi says which sources are f16 halves; the others are f32.
+// Source: "CDNA3" ISA, VOP3P.
 #include "../numbers.h"
 #include "vector.h"
 
-/** Whether source i is a float constant of the encoding. LLVM's operand types give one that stands
- *  for a half the f16 bits in its lower half and zeros above (the disassembler's MCInst says 0x3c00
- *  for 1.0). */
+/** Returns whether source i is a float constant of the encoding. If it stands for a half, LLVM's
+ *  operand types give it the f16 bits in its lower half and zeros above (the disassembler's MCInst
+ *  says 0x3c00 for 1.0). */
 static bool is_float_constant(const sim_inst *inst, unsigned i) {
     const uint32_t field = inst->word[1] >> 9 * i & 0x1ff;
     return field >= 240 && field <= 248;

@@ -13,7 +13,7 @@ static u32x16 v_mov_b16(u32x16 a) {
     return a;
 }
 
-/** AccVGPRs are the upper half of the register file. */
+/** Writes an AccVGPR. AccVGPRs are the upper half of the register file. */
 static void exec_v_accvgpr_write_b32(sim_wave *w, const sim_inst *inst) {
     uint32_t tmp[SIM_LANES];
     store_masked(w->v[inst->dst[0].reg], sim_row32(w, inst, 0, tmp), w->exec);
@@ -64,7 +64,8 @@ static void exec_v_movrelsd_b32(sim_wave *w, const sim_inst *inst) {
                  w->exec);
 }
 
-/** The source's index in M0[9:0], the destination's in M0[25:16]. */
+/** Moves between registers by number: the source's index is in M0[9:0], the destination's in
+ *  M0[25:16]. */
 static void exec_v_movrelsd_2_b32(sim_wave *w, const sim_inst *inst) {
     store_masked(indexed_row(w, inst->dst[0].reg, w->m0 >> 16 & 0x3ff),
                  indexed_row(w, inst->src[0].reg, w->m0 & 0x3ff), w->exec);

@@ -8,7 +8,7 @@
 
 // ---- DPP
 
-/** Lanes whose DPP source exists and is active. */
+/** Returns the lanes whose DPP source exists and is active. */
 static uint64_t dpp_valid(const sim_wave *w, const sim_inst *inst) {
     uint64_t valid = 0;
     if (w->exec == UINT64_MAX || (inst->flags & SIM_DPP_FI))
@@ -37,26 +37,28 @@ uint64_t sim_write_mask(const sim_wave *w, const sim_inst *inst) {
 
 // ---- sources
 
-/** Whether MODE flushes denormals of this type; `output` tells results from sources. */
+/** Returns whether MODE flushes denormals of this type, of results if `output`, else of
+ *  sources. */
 static bool flushes(const sim_wave *w, char type, bool output) {
     const unsigned field = type == 'f' || type == 'F' ? w->mode >> 4 : w->mode >> 6;
     const bool is_float = type == 'f' || type == 'h' || type == 'x' || type == 'd';
     return is_float && !(field >> output & 1);
 }
 
-/** op_sel of a 16-bit source takes the upper half. Packed instructions read op_sel themselves. */
+/** Returns whether op_sel takes the upper half of a 16-bit source. Packed instructions read op_sel
+ *  themselves. */
 static bool takes_high_half(const sim_inst *inst, unsigned i) {
     const char type = inst->src[i].type;
     return (type == 'h' || type == 'w') && (inst->op_sel >> i & 1);
 }
 
-/** What is done to each lane of a source: a part is cut out, the sign changed, denormals
+/** The changes to each lane of a source: a part is cut out, the sign changed, denormals
  *  flushed. */
 typedef struct edits {
     uint32_t left, right;    // the part, by shifts
-    bool is_signed;          // it is sign-extended
+    bool is_signed;          // the part is sign-extended
     uint32_t keep, flip;     // of the sign
-    uint32_t exponent, rest; // where no bit of exponent is set, only those of rest stay
+    uint32_t exponent, rest; // if no bit of exponent is set, only those of rest stay
 } edits;
 
 static void set_sign(edits *e, const sim_operand *op) {
@@ -152,28 +154,29 @@ const uint32_t *sim_row64(const sim_wave *w, const sim_inst *inst, unsigned i,
 
 // ---- results
 
-/** omod acts only where results' denormals are flushed and IEEE mode is off. */
+/** Returns the factor of omod. It acts only if denormals of results are flushed and IEEE mode is
+ *  off. */
 static float scale_of_omod(const sim_wave *w, const sim_inst *inst, char type) {
     static const float scale[] = {1, 2, 4, 0.5f};
     const bool ignored = (w->mode & SIM_MODE_IEEE) || !flushes(w, type, true);
     return ignored ? 1 : scale[inst->omod];
 }
 
-/** Clamp to 0..1; NaN becomes 0 with DX10_CLAMP. */
+/** Clamps to 0..1. NaN becomes 0 with DX10_CLAMP. */
 static double clamp(const sim_wave *w, double value) {
     if (!(value == value))
         return w->mode & SIM_MODE_DX10_CLAMP ? 0 : value;
     return value > 1 ? 1 : value > 0 ? value : 0;
 }
 
-/** The same of sixteen: NaNs that stay are quiet. */
+/** Does the same for sixteen values. NaNs that stay become quiet. */
 SIM_INLINE f32x16 clamp16(const sim_wave *w, f32x16 value) {
     f32x16 one = (f32x16){} + 1, inside = choose((u32x16)(value > 0), value, (f32x16){});
     f32x16 nan = w->mode & SIM_MODE_DX10_CLAMP ? (f32x16){} : (f32x16)((u32x16)value | 0x400000);
     return choose(is_nan(value), nan, choose((u32x16)(value > 1), one, inside));
 }
 
-/** The lanes of source i whose infinity (or zero, a pole) a result may keep. */
+/** Returns the lanes of source i whose infinity (or zero, a pole) a result may keep. */
 static u32x16 keeps_infinity(const sim_inst *inst, unsigned i, u32x16 value) {
     const char type = inst->src[i].type;
     const bool is_pole = inst->overflow == SIM_HALF_OF_POLE && i == (inst->num_src > 1);
@@ -186,7 +189,8 @@ static u32x16 keeps_infinity(const sim_inst *inst, unsigned i, u32x16 value) {
     return strchr("hxH", type) ? keep : (u32x16){};
 }
 
-/** MODE.FP16_OVFL; `kept` has the lanes that keep an infinity, for what omod makes of them. */
+/** Limits results as MODE.FP16_OVFL says. `kept` gets the lanes that keep an infinity, which omod
+ *  needs later. */
 static void limit_f16(const sim_wave *w, const sim_inst *inst, uint32_t result[SIM_LANES],
                       uint32_t kept[SIM_LANES]) {
     uint32_t tmp[SIM_LANES];
@@ -229,7 +233,8 @@ static bool is_modified(const sim_wave *w, const sim_inst *inst, char type) {
     return is_float && (inst->omod || (inst->flags & SIM_CLAMP) || flushes(w, type, true));
 }
 
-/** SDWA's part of the register, the rest of it kept, or filled with zeros or the sign. */
+/** Writes SDWA's part of the register. The rest of it is kept, or filled with zeros or the
+ *  sign. */
 static void merge_part(const sim_inst *inst, const uint32_t *old, uint32_t *result) {
     const unsigned sel = inst->sdwa_dst_sel, bits = sel < 4 ? 8 : 16;
     const unsigned left = 32 - bits, shift = sel < 4 ? 8 * sel : 16 * (sel - 4);
@@ -246,7 +251,7 @@ static void merge_part(const sim_inst *inst, const uint32_t *old, uint32_t *resu
     }
 }
 
-/** A 16-bit result goes to the half that op_sel bit 3 names; the other half stays. */
+/** Writes a 16-bit result to the half that op_sel bit 3 names. The other half keeps its value. */
 static void merge_halves(const sim_inst *inst, const uint32_t *old, uint32_t *result) {
     const bool high = inst->op_sel >> 3 & 1;
     for (unsigned k = 0; k < SIM_LANES; k += 16) {

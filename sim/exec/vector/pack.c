@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: two or more small numbers, converted or cut, to one register. Source: "CDNA3", "CDNA4" and
-// "RDNA3" ISA, VOP2, VOP3.
+// Packs of two or more small numbers, converted or cut, into one register. Source: "CDNA3", "CDNA4"
+// and "RDNA3" ISA, VOP2, VOP3.
 #include "../numbers.h"
 #include "convert.h"
 #include "vector.h"
@@ -23,7 +23,8 @@ static u32x16 v_pack_b32_f16(u32x16 a, u32x16 b) {
 
 // ---- floats from -1 (or 0) to 1 as integers
 
-/** -1 (or 0) to 1 as a whole number; the product is exact, so that it is rounded once. */
+/** Returns a number from -1 (or 0) to 1 as a whole number. The product is exact, so it is rounded
+ *  once. */
 static u32x16 normalised(f32x16 a, float scale) {
     f64x16 product = __builtin_convertvector(limit(a, scale > 32767 ? 0 : -1, 1), f64x16) *
                      ((f64x16){} + (double)scale);
@@ -80,7 +81,7 @@ static u32x16 v_cvt_pk_u16_f32(u32x16 a, u32x16 b) {
     return to_u32(limit((f32x16)a, 0, 65535)) | to_u32(limit((f32x16)b, 0, 65535)) << 16;
 }
 
-/** The first source as a byte into byte b of the third. */
+/** Puts the first source as a byte into byte b of the third. */
 static u32x16 v_cvt_pk_u8_f32(u32x16 a, u32x16 b, u32x16 c) {
     u32x16 shift = (b & 3) * 8, byte = to_u32(limit((f32x16)a, 0, 255));
     return (c & ~((u32x16){} + 255 << shift)) | byte << shift;
@@ -116,7 +117,7 @@ static u32x16 v_sat_pk_u8_i16(u32x16 a) {
 LIST(VALU_WRAP)
 static const sim_opcode opcodes[] = {LIST(VALU_LINE)
     VALU_ALIAS(v_cvt_pkaccum_u8_f32, v_cvt_pk_u8_f32, GFX9, "i:fi+")
-    // gfx9's names, RDNA's names
+    // gfx9's names and RDNA's names
     VALU_ALIAS(v_cvt_pknorm_i16_f16, v_cvt_pk_norm_i16_f16, GFX9, "i:hh")
     VALU_ALIAS(v_cvt_pknorm_u16_f16, v_cvt_pk_norm_u16_f16, GFX9, "i:hh")
     VALU_ALIAS(v_cvt_pk_rtz_f16_f32, v_cvt_pkrtz_f16_f32, GFX11P, "H:ff")

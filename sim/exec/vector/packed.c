@@ -17,7 +17,7 @@ static u32x16 is_infinite16(u32x16 a) {
     return (u32x16)((a & 0x7fff) == 0x7c00);
 }
 
-/** The two results' overflow, denormals, clamp and width. */
+/** Applies overflow, denormals, clamp and width to the two results. */
 SIM_INLINE u32x16 finish_half(const sim_wave *w, const sim_inst *inst, u32x16 half,
                               const u32x16 in[3], bool is_float) {
     if (is_float) {
@@ -66,7 +66,7 @@ static u32x16 pk_fma_f16(u32x16 a, u32x16 b, u32x16 c) {
     return f16_of_f32(fma_for_f16(f32_of_f16(a), f32_of_f16(b), f32_of_f16(c)));
 }
 
-// RDNA4's keep a NaN.
+// RDNA4's minimum and maximum keep a NaN.
 static u32x16 pk_minimum3_f16(u32x16 a, u32x16 b, u32x16 c) {
     return minimum16(minimum16(a, b), c);
 }
@@ -81,7 +81,8 @@ static f32x16 plain_half(u32x16 block, bool high, bool flush) {
     return f32_of_f16(flush ? flush_f16(half) : half);
 }
 
-/** Two fused multiply-adds of halves. Of MODE it follows f16's rounding, denormals and overflow. */
+/** Does two fused multiply-adds of halves. They follow MODE's f16 rounding, denormals and
+ *  overflow. */
 static void exec_v_pk_fmac_f16(sim_wave *w, const sim_inst *inst) {
     _Alignas(64) uint32_t tmp[3][SIM_LANES], result[SIM_LANES];
     const uint32_t *src[3];
@@ -109,7 +110,8 @@ static void exec_v_pk_fmac_f16(sim_wave *w, const sim_inst *inst) {
 
 typedef f32x16 (*packed_f32_op)(f32x16, f32x16, f32x16);
 
-/** Constants and SGPRs as 64-bit operands; of a constant the high half is 0. */
+/** Returns the rows of a 64-bit source, also of SGPRs and constants. The high half of a constant is
+ *  0. */
 static const uint32_t *pair_rows(const sim_wave *w, const sim_inst *inst, unsigned i,
                                  uint32_t *tmp) {
     const sim_operand *op = &inst->src[i];
@@ -136,7 +138,8 @@ SIM_INLINE u32x16 finish_word(const sim_wave *w, const sim_inst *inst, f32x16 x)
     return (u32x16)(w->mode >> 5 & 1 ? x : flush_f32(x));
 }
 
-/** All lanes, without modifiers; both results of a block are known before either is written. */
+/** Runs all lanes without modifiers. Both results of a block are known before either is
+ *  written. */
 SIM_INLINE void run_whole_pairs(uint32_t *rows, const uint32_t *const src[3], unsigned arity,
                                 packed_f32_op op) {
     const uint32_t *a = src[0], *b = src[1], *c = arity > 2 ? src[2] : a;
@@ -187,7 +190,8 @@ static f32x16 v_pk_fma_f32(f32x16 a, f32x16 b, f32x16 c) {
     return fused(a, b, c);
 }
 
-/** The low result is a word of the first source, the high one a word of the second. */
+/** Moves two words: the low result is a word of the first source, the high one a word of the
+ *  second. */
 static void exec_v_pk_mov_b32(sim_wave *w, const sim_inst *inst) {
     uint32_t tmp[2][2 * SIM_LANES], result[2 * SIM_LANES];
     const uint32_t *a = pair_rows(w, inst, 0, tmp[0]), *b = pair_rows(w, inst, 1, tmp[1]);

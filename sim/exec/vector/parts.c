@@ -65,7 +65,7 @@ static f64x8 v_fract_f64(f64x8 a) {
 
 // ---- mantissas and exponents
 
-/** A number that is not 0, a denormal one made normal. */
+/** A number that is not 0. A denormal one is made normal. */
 typedef struct ordinary {
     u32x16 is_one, bits;
     u32x16 exponent; // of the number before, as the register has it
@@ -131,7 +131,7 @@ static u64x8 v_frexp_exp_i32_f64(u64x8 a) {
 
 // ---- products with powers of two
 
-/** Rounded once, from double, which holds every product that is neither 0 nor infinite as f32. */
+/** Rounds once, from double, which holds every product that is neither 0 nor infinite as f32. */
 static u32x16 v_ldexp_f32(u32x16 a, u32x16 b) {
     i32x16 most = (i32x16){} + 300;
     i32x16 by = __builtin_elementwise_max(__builtin_elementwise_min((i32x16)b, most), -most);

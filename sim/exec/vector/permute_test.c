@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permutations of sixteen lanes, the LDS crossbar, registers by number, with expected values
-// written apart from exec/.
+// Tests of permutations of sixteen lanes, the LDS crossbar, registers by number, with expected
+// values written apart from exec/.
 #include "../program_testing.h"
 
 static void check_permutation(const program *p, bool other_row, bool fetch, bool bound) {
@@ -49,7 +49,7 @@ static void test_crossbar(void **) {
     stop(&p);
 }
 
-/** M0 names the register; beyond the file it is register 0. */
+/** Tests that M0 names the register, and that beyond the file it is register 0. */
 static void test_indexed_registers(void **) {
     program p = start("gfx1151", "v_movrels_b32 v20, v2\n v_movreld_b32 v40, v3\n");
     for (unsigned round = 0; round < 40; round++) {

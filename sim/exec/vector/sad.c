@@ -8,7 +8,8 @@ static u32x16 absolute_difference(u32x16 a, u32x16 b) {
     return __builtin_elementwise_max(a, b) - __builtin_elementwise_min(a, b);
 }
 
-/** The sum over four bytes. With `masked`, bytes of the reference b that are 0 do not count. */
+/** Sums the differences of four bytes. With `masked`, bytes of the reference b that are 0 do not
+ *  count. */
 static u32x16 differences(u32x16 a, u32x16 b, bool masked) {
     u32x16 sum = {};
     for (unsigned shift = 0; shift < 32; shift += 8) {
@@ -70,7 +71,7 @@ SIM_INLINE u32x16 window(const uint32_t *rows, unsigned n) {
     return n ? low >> 8 * n | high << (32 - 8 * n) : low;
 }
 
-/** To sums of 16 bits, added to those of the third source. */
+/** Adds sums of 16 bits to those of the third source. */
 static void add_windows16(sim_wave *w, const sim_inst *inst, bool masked) {
     _Alignas(64) uint32_t tmp[3][2 * SIM_LANES], result[2 * SIM_LANES];
     const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);
@@ -96,7 +97,7 @@ static void exec_v_mqsad_pk_u16_u8(sim_wave *w, const sim_inst *inst) {
     add_windows16(w, inst, true);
 }
 
-/** To four sums of 32 bits. A constant third source is that of the first sum. */
+/** Makes four sums of 32 bits. A constant third source is added to the first sum. */
 static void exec_v_mqsad_u32_u8(sim_wave *w, const sim_inst *inst) {
     _Alignas(64) uint32_t tmp[2][2 * SIM_LANES], result[4][SIM_LANES];
     const uint32_t *a = sim_row64(w, inst, 0, tmp[0]), *b = sim_row32(w, inst, 1, tmp[1]);

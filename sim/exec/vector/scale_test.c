@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gfx950's scaled conversions between floats of 4, 6 and 8 bits and wider ones: every form, against
-// a search among all numbers of the small type, with the layout read bit by bit.
+// Tests of gfx950's scaled conversions between floats of 4, 6 and 8 bits and wider ones: every
+// form, against a search among all numbers of the small type, with the layout read bit by bit.
 #include "../exec_testing.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static double small_value(const small_type *s, unsigned code) {
     return sign ? -x : x;
 }
 
-/** Among all finite numbers the nearest, of two the even code. */
+/** Returns the code of the nearest of all finite numbers; of two, the even code. */
 static unsigned nearest(const small_type *s, double x) {
     unsigned best = 0;
     for (unsigned code = 1; code <= s->largest; code++) {
@@ -51,7 +51,8 @@ static unsigned nearest(const small_type *s, double x) {
     return best | (signbit(x) ? 1u << (s->bits - 1) : 0);
 }
 
-/** Up if the position between the two neighbours and the random fraction come to one. */
+/** Returns the upper neighbour if the position between the two and the random fraction add up to
+ *  one, else the lower. */
 static unsigned random_neighbour(const small_type *s, double x, uint32_t random) {
     unsigned below = 0;
     while (below < s->largest && small_value(s, below + 1) <= fabs(x))
@@ -108,7 +109,7 @@ typedef struct form {
     bool interleaved; // numbers alternate between two sources
 } form;
 
-/** Values of moderate size at scales about 1; the source rows are v[SRC...]. */
+/** Fills the source rows, v[SRC...], with values of moderate size at scales about 1. */
 static void prepare(const form *f, bool narrows) {
     randomise(t, random_exec((unsigned)next_random() % 6));
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
@@ -167,7 +168,7 @@ static void check_narrowed(const form *f, unsigned lane) {
         }
         random = next_of_sequence(random);
     }
-    for (unsigned at = 0; end < 32 && at < 32; at++) { // what is not written stays
+    for (unsigned at = 0; end < 32 && at < 32; at++) { // the rest keeps its value
         if (at < f->at || at >= end) {
             assert_int_equal(bits_of(&t->wave, DST, lane, at, 1),
                              bits_of(&t->before, DST, lane, at, 1));
@@ -205,7 +206,7 @@ static const char *tuple(char out[16], int first, unsigned count) {
     return out;
 }
 
-/** v_cvt_scalef32_[pk_|pk32_]WIDE_SMALL; op_sel chooses the second byte or half. */
+/** Checks v_cvt_scalef32_[pk_|pk32_]WIDE_SMALL. op_sel chooses the second byte or half. */
 static void check_widening(const small_type *s, unsigned wide, unsigned count) {
     char text[128], dst[16], src[16];
     const unsigned small_bits = (unsigned)s->bits * count,
@@ -234,8 +235,8 @@ static void test_widening(void **) {
     }
 }
 
-/** v_cvt_scalef32_[sr_][pk_|pk32_]SMALL_WIDE; op_sel bit 3 chooses the second half or the third
- *  byte. */
+/** Checks v_cvt_scalef32_[sr_][pk_|pk32_]SMALL_WIDE. op_sel bit 3 chooses the second half or the
+ *  third byte. */
 static void check_narrowing(const small_type *s, unsigned wide, unsigned count, bool random) {
     char text[128], dst[16], src[16];
     const unsigned small_bits = (unsigned)s->bits * count;

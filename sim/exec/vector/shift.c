@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shifts, and sums and packs of what is shifted. Source: "CDNA3" and "CDNA4" ISA, VOP2, VOP3.
+// Shifts, and sums and packs of shifted values. Source: "CDNA3" and "CDNA4" ISA, VOP2, VOP3.
 #include "half.h"
 #include "vector.h"
 

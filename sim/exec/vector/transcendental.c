@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transcendental instructions: reciprocal, roots, exponential, logarithm, sine, cosine; the
-// digits of 2/pi. The ISA
-// allows 1 ulp and flushes denormals whatever MODE says; ours are the double result rounded once,
-// computed without fused operations, so every host gives the same bits.
+// Transcendental instructions: reciprocal, roots, exponential, logarithm, sine, cosine; and the
+// digits of 2/pi. The ISA allows 1 ulp and flushes denormals whatever MODE says. Here each is the
+// double result rounded once, computed without fused operations, so every host gives the same bits.
 #include "../numbers.h"
 #include "vector.h"
 
@@ -36,7 +35,7 @@ static f32x16 v_rsq_f32(f32x16 a) {
     return narrow(1.0 / __builtin_elementwise_sqrt(widen(flush_f32(a))));
 }
 
-/** sum of coefficients[i] x^i */
+/** Returns the sum of coefficients[i] x^i. */
 SIM_INLINE f64x16 polynomial(f64x16 x, const double *coefficients, unsigned count) {
     f64x16 sum = (f64x16){} + coefficients[count - 1];
     for (unsigned i = count - 1; i-- > 0;)
@@ -44,7 +43,7 @@ SIM_INLINE f64x16 polynomial(f64x16 x, const double *coefficients, unsigned coun
     return sum;
 }
 
-/** 2^a: a = n + f, |f| <= 1/2; the series of 2^f to f^9 errs by less than 2^-36. */
+/** Returns 2^a. With a = n + f, |f| <= 1/2, the series of 2^f to f^9 errs by less than 2^-36. */
 static f32x16 v_exp_f32(f32x16 a) {
     static const double series[] = {1,
                                     0x1.62e42fefa39efp-1,
@@ -65,7 +64,8 @@ static f32x16 v_exp_f32(f32x16 a) {
     return choose(is_nan(a), quiet(a), narrow(fraction * power));
 }
 
-/** log2 of a: a = m 2^e, sqrt(1/2) <= m < sqrt(2); the series in (m-1)/(m+1) to its 17th power. */
+/** Returns log2 of a. With a = m 2^e, sqrt(1/2) <= m < sqrt(2), it is a series in (m-1)/(m+1) to
+ *  its 17th power. */
 static f32x16 v_log_f32(f32x16 a) {
     static const double series[] = {
         0x1.71547652b82fep+1,      0x1.71547652b82fep+1 / 3,  0x1.71547652b82fep+1 / 5,
@@ -81,7 +81,7 @@ static f32x16 v_log_f32(f32x16 a) {
     return choose((u32x16)(a < 0) | is_nan(a), nan16(), out);
 }
 
-/** sin(2 pi x) for |x| <= 1/4, the series to its 15th power. */
+/** Returns sin(2 pi x) for |x| <= 1/4, by a series to x's 15th power. */
 static f64x16 sine_of_turns(f64x16 x) {
     static const double series[] = {
         0x1.921fb54442d18p+2, -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6, -0x1.32d2cce62bd86p+6,
@@ -89,7 +89,7 @@ static f64x16 sine_of_turns(f64x16 x) {
     return x * polynomial(x * x, series, 8);
 }
 
-/** sin(2 pi a) of a reduced to half a turn on either side. */
+/** Returns sin(2 pi x), with x reduced to half a turn on either side. */
 static f32x16 turns(f64x16 x) {
     x -= __builtin_elementwise_roundeven(x);
     u64x16 far = (u64x16)(x > 0.25) | (u64x16)(x < -0.25);
@@ -98,7 +98,7 @@ static f32x16 turns(f64x16 x) {
     return narrow(sine_of_turns(x));
 }
 
-/** Inputs are revolutions; beyond 256 of them the result is that of 0. */
+/** Returns the input, which counts revolutions, or 0 beyond 256 of them. */
 static f64x16 in_domain(f32x16 a) {
     u32x16 inside = (u32x16)(a >= -256) & (u32x16)(a <= 256);
     return widen((f32x16)((u32x16)flush_f32(a) & inside));
@@ -153,8 +153,8 @@ static f64x8 v_sqrt_f64(f64x8 a) {
 
 // ---- 53 digits of 2/pi, for reducing large angles
 
-/** 1201 binary digits of 2/pi after the point, most significant first; the rest are 0 to the
- *  instruction. */
+/** The number of binary digits of 2/pi after the point, most significant first. The instruction
+ *  takes the rest for 0. */
 enum { DIGITS = 1201 };
 
 static const uint64_t two_over_pi[] = {
@@ -174,8 +174,8 @@ static uint64_t digits(uint32_t first) {
     return out;
 }
 
-/** Group b of 53 digits, further on for larger a; a power of two keeps the largest from
- *  vanishing. */
+/** Returns group b of 53 digits, further on for larger a. A power of two keeps the digits of the
+ *  largest a from vanishing. */
 static u64x8 v_trig_preop_f64(u64x8 a, u64x8 b) {
     for (unsigned i = 0; i < 8; i++) {
         uint32_t exponent = (uint32_t)(a[i] >> 52 & 2047), first = (uint32_t)(b[i] & 31) * 53;
@@ -201,7 +201,7 @@ static void scalar_f16(sim_wave *w, const sim_inst *inst, f32x16 (*op)(f32x16)) 
 }
 
 // clang-format off
-// X(shape, type, name, types, chips, known, what it is beside)
+// X(shape, type, name, types, chips, known, further properties)
 #define LIST(X) \
     X(1, f32, v_rcp_f32, "f:f", ALL, 'l') \
     X(1, f32, v_rcp_iflag_f32, "f:f", ALL, 'l') \
@@ -241,7 +241,7 @@ VALU_WRAP(W2, u64, v_trig_preop_f64, "d:di", ALL, 'i')
 SCALAR(WRAP_SCALAR)
 static const sim_opcode opcodes[] = {LIST(LINE) SCALAR(LINE_SCALAR)
     VALU_LINE(W2, u64, v_trig_preop_f64, "d:di", ALL, 'i')
-    // GCN3's older approximations: the same functions, less exact on silicon
+    // GCN3's older approximations: the same functions, less exact in hardware
     ROW(v_exp_legacy_f32, v_exp_f32, GFX9, '?', "f:f") ROW(v_log_legacy_f32, v_log_f32, GFX9, '?', "f:f")};
 // clang-format on
 SIM_TABLE(sim_ops_valu_transcendental, opcodes);

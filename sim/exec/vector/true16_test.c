@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDNA's vector instructions, on gfx1151 and gfx1201, in waves of 32 lanes: halves of registers
-// (true16), RDNA's DPP controls, dual instructions, assembled by LLVM, run in both builds of exec/,
-// all registers compared with lane-by-lane references.
+// Tests of RDNA's vector instructions on gfx1151 and gfx1201, in waves of 32 lanes: halves of
+// registers (true16), RDNA's DPP controls, dual instructions. LLVM assembles them, both builds of
+// exec/ run them, and all registers are compared with lane-by-lane references.
 #include "../exec_testing.h"
 #include "refs.h"
 
@@ -48,7 +48,7 @@ static const char *name_on(const char *name, bool rdna4) {
     return name;
 }
 
-/** RDNA4's min_num and max_num: a number beats every NaN, signalling ones too. */
+/** Computes RDNA4's min_num and max_num, where a number beats every NaN, signalling ones too. */
 static u64 r_min_num(u64 a, u64 b, u64) {
     const float x = f32(a), y = f32(b);
     return isnan(x) ? b : isnan(y) ? a : x < y ? a : y < x ? b : a | b;
@@ -110,7 +110,8 @@ static bool is_half(char type) {
     return strchr("hxwk", type);
 }
 
-/** In the form HIGH the destination and the first source are high halves, the others low ones. */
+/** Returns whether a register is a high half: in the form HIGH the destination and the first source
+ *  are, the others are low halves. */
 static bool is_high(const form *f, int source) {
     return f->kind == HIGH && source <= 0;
 }
@@ -247,7 +248,7 @@ static double number_of(char type, u64 bits) {
     return type == 'd' ? f64(bits) : is_half(type) ? (double)f16(bits) : (double)f32(bits);
 }
 
-/** NaNs are equal to each other whatever their payload. */
+/** Returns whether two values agree. NaNs are equal to each other whatever their payload. */
 static bool agree(const form *f, u64 got, u64 want) {
     const char type = f->c->types[0];
     if (got == want || !is_float(type))
@@ -270,7 +271,7 @@ static void check_lane(const form *f, const test_wave *t, const char *chip, unsi
         for (int i = 0; i < arity(f->c); i++)
             in[i] = source_value(f, &t->before, i, lane);
         want = f->ref(in[0], in[1], in[2]);
-        if (is_half(type)) { // the other half stays
+        if (is_half(type)) { // the other half keeps its value
             const unsigned shift = is_high(f, -1) ? 16 : 0;
             right = agree(f, got >> shift & 0xffff, want & 0xffff) &&
                     (got >> (16 - shift) & 0xffff) == (old >> (16 - shift) & 0xffff);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector floats: halves, extremes, roundings, digits of 2/pi, conversions, cube maps, each against
-// a formula written for the test.
+// Tests of vector floats: halves, extremes, roundings, digits of 2/pi, conversions, cube maps, each
+// against a formula written for the test.
 #include "../run_testing.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static double half(uint32_t bits) {
     return (double)x;
 }
 
-/** Halves of small integers, so that every sum is exact. */
+/** Fills registers with halves of small integers, so that every sum is exact. */
 static void small_halves(void) {
     for (int reg = 1; reg < 30; reg++) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
@@ -46,7 +46,8 @@ static void test_halves(void **) {
               small_halves, check_halves);
 }
 
-/** The sources are small integers as f16, their sums exact; the destinations are whole f32. */
+/** Fills the sources with small integers as f16, whose sums are exact, and the destinations with
+ *  whole f32. */
 static void small_sums(void) {
     small_halves();
     for (unsigned lane = 0; lane < SIM_LANES; lane++) {
@@ -94,7 +95,7 @@ static void test_sums(void **) {
 
 // ---- extremes, roundings, digits
 
-/** minimum3 and maximum3 keep a NaN; -0 is below +0. */
+/** Checks that minimum3 and maximum3 keep a NaN, and that -0 is below +0. */
 static void check_extremes(unsigned lane) {
     float x[3], got[2];
     uint32_t got_bits[2] = {t->wave.v[20][lane], t->wave.v[21][lane]};
@@ -124,8 +125,8 @@ static void test_extremes(void **) {
               nullptr, check_extremes);
 }
 
-/** One of the two neighbours: the upper if the position between them and the fraction come to
- *  one. */
+/** Checks that the result is the upper of the two neighbours if the position between them and the
+ *  fraction add up to one, else the lower. */
 static void check_random_rounding(unsigned lane) {
     float x, low, high;
     uint32_t bits = before(1, lane), random = before(2, lane), low_bits = bits & 0xffff0000;
@@ -164,7 +165,8 @@ static double window(unsigned reg, unsigned lane) {
     return x;
 }
 
-/** The first groups of digits add up to 2/pi; a larger angle sees the same digits further on. */
+/** Checks that the first groups of digits add up to 2/pi, and that a larger angle reads the same
+ *  digits further on. */
 static void check_digits(unsigned lane) {
     const uint64_t exponent = wide(&t->before, 4, lane) >> 52 & 2047;
     const double first = window(20, lane), second = window(22, lane);
@@ -238,7 +240,7 @@ static float result(unsigned reg, unsigned lane) {
     return value;
 }
 
-/** Denormals and NaNs are left to the tests of plain arithmetic. */
+/** Prepares directions. Only the tests of plain arithmetic have denormals and NaNs. */
 static void prepare_cube(void) {
     for (unsigned reg = 1; reg < 4; reg++) {
         for (unsigned lane = 0; lane < SIM_LANES; lane++) {
@@ -297,8 +299,8 @@ static double half_at(const sim_wave *w, unsigned reg, bool high, unsigned lane)
     return (double)value;
 }
 
-/** An exact sum in double has 53 bits, so that only its rounding to odd could differ: halves are
- *  kept moderate. */
+/** Prepares halves of moderate size. An exact sum in double has 53 bits, so only its rounding to
+ *  odd could differ. */
 static void prepare_halves(void) {
     for (unsigned reg = 1; reg < 24; reg++)
         for (unsigned lane = 0; lane < SIM_LANES; lane++)
@@ -331,8 +333,8 @@ static void test_literals(void **) {
     }
 }
 
-/** gfx9's, which LLVM does not assemble: v20 = v1 * 1.5 + v3 and v21 = v1 * v3 + 1.5, upper halves
- *  0. */
+/** Tests gfx9's literals, which LLVM does not assemble: v20 = v1 * 1.5 + v3 and v21 = v1 * v3 +
+ *  1.5, upper halves 0. */
 static void test_gfx9_literals(void **) {
     static const uint32_t words[] = {0x48280701, 0x3e00, 0x4a2a0701, 0x3e00};
     start("gfx942");

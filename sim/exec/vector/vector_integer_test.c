@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector integers: packs of shifts, tables of bits, sums of differences, dot products, clamp, each
-// against a formula written for the test.
+// Tests of vector integers: packs of shifts, tables of bits, sums of differences, dot products,
+// clamp, each against a formula written for the test.
 #include "../run_testing.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static uint32_t distance(uint64_t window, uint32_t reference, bool masked) {
     return sum;
 }
 
-/** Some bytes of the reference are 0. */
+/** Sets some bytes of the reference to 0. */
 static void clear_bytes(void) {
     for (unsigned lane = 0; lane < SIM_LANES; lane++)
         t->wave.v[2][lane] &= next_random() & 1 ? 0xff00ffff : 0xffffff00;
@@ -92,7 +92,7 @@ static void test_mqsad(void **) {
 
 // ---- dot products
 
-/** The exact sum of `addend` and the products of fields. */
+/** Returns the exact sum of `addend` and the products of fields. */
 static int64_t exact_dot(uint32_t a, uint32_t b, uint32_t addend, int bits) {
     int64_t sum = (int32_t)addend;
     for (int at = 0; at < 32; at += bits) {
@@ -112,7 +112,7 @@ static uint32_t saturated_products(uint32_t a, uint32_t b, uint32_t addend, int 
     return (uint32_t)(sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum);
 }
 
-/** Destinations near the ends of their range. */
+/** Fills the destinations with values near the ends of their range. */
 static void nearly_full(void) {
     for (unsigned reg = 24; reg < 27; reg++)
         for (unsigned lane = 0; lane < SIM_LANES; lane++)
