@@ -184,8 +184,7 @@ QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, 
     return inverse * qd_rcp(scale);
 }
 
-/** Returns whether squares may leave f32's range. Those of f16's own values do not, whichever kernel
- *  the row has. */
+/** Returns whether squares may leave f32's range. Those of f16's own values never do. */
 QD_INLINE bool may_leave_range(mode m, const row *r) {
     return m.dtype != QD_F16 || (m.is_sum && (r->residual || r->gate));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of kernels (pair.h) that reach out of bounds, race, part at barriers, or are misaligned.
+// Pairs of kernels (pair.h) that reach out of bounds, race, part at barriers, or access misaligned
+// addresses.
 #include "pair.h"
 
 // ---- out of bounds
@@ -16,7 +17,7 @@ PAIR(load_before_the_start) {
     out[TID] = in[(int)TID - (faulty ? (int)one : 0)];
 }
 
-/** Half of the eight bytes lie in the allocation. */
+/** Stores eight bytes, of which the first four lie in the allocation. */
 PAIR(store_across_the_end) {
     typedef struct [[gnu::packed, gnu::aligned(4)]] {
         uint64_t value;
@@ -38,7 +39,7 @@ PAIR(null_pointer) {
     out[TID] = from[TID];
 }
 
-/** A descriptor that is larger than the memory it stands for. */
+/** Uses a descriptor that claims more memory than there is. */
 PAIR(buffer_past_the_end) {
 #ifdef __GFX9__
     int flags = 0x27000;
@@ -76,7 +77,7 @@ PAIR(stack_past_the_end) {
     out[TID] = values[(faulty ? 4096 : 255) * one];
 }
 
-/** The kernel's own instructions. */
+/** Stores over the kernel's own instructions. */
 PAIR(store_over_code) {
     uintptr_t at = faulty ? __builtin_amdgcn_s_getpc() & ~UINT64_C(3) : (uintptr_t)out;
     if (TID == 0)
@@ -89,7 +90,8 @@ PAIR(lds_past_the_end) {
     out[TID] = at[TID];
 }
 
-/** The test frees what the faulty one reads, and what the next one writes. */
+/** Loads from freed memory: the test frees what the faulty kernel reads, and what the next one
+ *  writes. */
 PAIR(load_from_freed) {
     out[TID] = in[TID];
 }
@@ -159,7 +161,7 @@ PAIR(two_writers) {
     out[faulty ? TID : ID] = GROUP;
 }
 
-/** The second workgroup writes behind a barrier that the first one has nothing to do with. */
+/** Writes in the second workgroup behind a barrier that does not order it after the first one. */
 PAIR(two_writers_and_a_barrier) {
     if (GROUP == 0)
         out[TID] = 1;
@@ -185,7 +187,7 @@ PAIR(in_place_shift) {
     out[ID] = (faulty ? out[ID + 1] : in[ID + 1]) + 1;
 }
 
-/** The second workgroup takes what the first one made, told by a flag. */
+/** Reads in the second workgroup what the first one wrote before it raised a flag. */
 PAIR(read_without_looking_at_the_flag) {
     if (GROUP == 0) {
         shared[1 + TID] = in[TID];
@@ -199,8 +201,8 @@ PAIR(read_without_looking_at_the_flag) {
     out[TID] = shared[1 + TID];
 }
 
-/** A flag that is raised before the value is there, which has a line of its own: one remembers five
- *  accesses, and all waves look at the flag. */
+/** Raises a flag before the value is there. The value has a line of its own, because the checker
+ *  remembers five accesses to a line, and all waves read the flag. */
 PAIR(flag_before_the_value) {
     constexpr word VALUE = 32;
     if (GROUP == 0 && TID == 0) {
@@ -217,7 +219,7 @@ PAIR(flag_before_the_value) {
     out[ID] = shared[VALUE];
 }
 
-/** Each workgroup leaves a part; the one that counts last adds them up: split-K. */
+/** Adds up the parts of all workgroups in the one that counts last, as split-K does. */
 PAIR(part_after_the_count) {
     word last = 0;
     if (TID == 0) {
@@ -236,7 +238,7 @@ PAIR(part_after_the_count) {
     }
 }
 
-/** A lock that is another one for each workgroup. */
+/** Takes a lock that differs from workgroup to workgroup. */
 PAIR(one_lock_each) {
     word GLOBAL *lock = shared + (faulty ? GROUP : 0);
     if (TID == 0) {
@@ -254,8 +256,7 @@ PAIR(counter_read_plainly) {
     }
 }
 
-/** Who makes something is not who tells: the flag is raised by a third wave, which knows nothing of
- *  it. */
+/** Raises the flag of a value in a third wave, which does not wait for the value. */
 PAIR(flag_of_a_third_wave) {
     if (GROUP == 0) {
         if (TID == 0) {
@@ -273,8 +274,8 @@ PAIR(flag_of_a_third_wave) {
     }
 }
 
-/** A mate tells of what a wave made, and a mate of who hears it takes that: with barriers
- *  between. */
+/** Raises the flag in another wave of the writer's workgroup, and reads the value in another wave
+ *  of the receiver's workgroup, with barriers between. */
 PAIR(flag_of_a_mate) {
     typedef word wide __attribute__((ext_vector_type(4))); // too wide for a flag
     if (GROUP == 0) {
@@ -306,7 +307,8 @@ PAIR(counter_of_its_own) {
     }
 }
 
-/** Neighbours in a line that one wave writes one after the other, and then by one instruction. */
+/** Reads the first of two words in a line, which one wave wrote by two stores and, in the next
+ *  kernel, by one store in a loop. */
 PAIR(first_of_two_stores) {
     if (TID == 0 && GROUP == 0) {
         out[0] = one;
@@ -326,7 +328,8 @@ PAIR(first_of_a_loop) {
     }
 }
 
-/** A mate may read what was written, others not: its look must not hide the write. */
+/** Reads the value in a wave of the same workgroup, which is allowed, and must not hide the write
+ *  from a race with others. */
 PAIR(write_behind_a_read) {
     if (GROUP == 0) {
         if (TID == 0)
@@ -339,7 +342,7 @@ PAIR(write_behind_a_read) {
     }
 }
 
-/** No chip has atomics of bytes: a loop guesses, and swaps. */
+/** Counts in bytes. No chip has atomics of bytes, so a loop compares and swaps words. */
 PAIR(count_in_bytes) {
     uint8_t GLOBAL *at = (uint8_t GLOBAL *)shared;
     if (TID == 0 && faulty)
@@ -348,7 +351,7 @@ PAIR(count_in_bytes) {
         __scoped_atomic_fetch_add(at + GROUP, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
-/** Waves of one workgroup, through memory. */
+/** Passes values between waves of one workgroup through memory. */
 PAIR(memory_without_a_barrier) {
     shared[ID] = in[TID];
     if (!faulty)

@@ -23,7 +23,7 @@ KERNEL t_ids(uint32_t GLOBAL *out) {
     out[(z * height + y) * width + x] = x | y << 10 | z << 20;
 }
 
-/** A loop whose length differs from lane to lane. */
+/** Runs a loop whose length differs from lane to lane. */
 KERNEL t_collatz(uint32_t GLOBAL *steps, const uint32_t GLOBAL *start, uint32_t count) {
     const uint32_t i = global_id();
     if (i >= count)

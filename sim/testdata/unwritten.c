@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of kernels (pair.h) that use what nobody has written, in LDS and in memory.
+// Pairs of kernels (pair.h) that use values that nothing has written, in LDS and in memory.
 #include "pair.h"
 
 // ---- LDS that nobody has written
@@ -59,7 +59,7 @@ PAIR(address_from_nothing) {
     out[in[ID] % SIZE] = one;
 }
 
-/** Of each four words the last is padding, which is loaded with them. */
+/** Four words, of which the last is padding that is loaded with the others. */
 typedef word quad __attribute__((ext_vector_type(4)));
 
 PAIR(padding_is_used) {
@@ -83,14 +83,15 @@ PAIR(used_by_some_and_twice) {
     }
 }
 
-/** A dword is there if any of its bytes is. */
+/** Reads, in the faulty kernel, the byte beside a written one. A whole dword counts as written if
+ *  any of its bytes is. */
 PAIR(byte_beside) {
     out[ID] = faulty ? ((const uint8_t GLOBAL *)in)[4 * ID + 1] : in[ID] + one;
 }
 
 [[clang::loader_uninitialized]] static LOCAL word halves[2 * THREADS], rest[THREADS];
 
-/** Two words that one instruction writes, and another one reads. */
+/** Passes on two words that one instruction writes, and another one reads. */
 PAIR(two_words_at_once) {
     quad q = ((const volatile quad GLOBAL *)in)[TID];
     halves[TID] = q.x;
@@ -119,7 +120,8 @@ PAIR(swap_with_nothing) {
     }
 }
 
-/** What is written over what came from nowhere is there, if it is but a byte. */
+/** Copies unwritten memory to LDS. A single byte written over a word makes the word count as
+ *  written. */
 PAIR(tile_of_nothing) {
     tile[TID] = in[ID];
     sync_threads();
@@ -129,7 +131,7 @@ PAIR(tile_of_nothing) {
     out[ID] = tile[THREADS - 1 - TID];
 }
 
-/** Straight to LDS, where the chip can. */
+/** Loads straight to LDS on chips that can. */
 PAIR(tile_of_nothing_by_dma) {
 #ifdef __GFX9__
     LOCAL word *to = tile + 64 * wave();
@@ -142,7 +144,7 @@ PAIR(tile_of_nothing_by_dma) {
     out[ID] = tile[TID] + one;
 }
 
-/** A count begins with what is there; an exchange does not look at it. */
+/** Counts on an unwritten word. A count reads the old value; an exchange does not use it. */
 PAIR(count_on_nothing) {
     if (!faulty && TID == 0)
         __scoped_atomic_exchange_n(shared, 0, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
