@@ -273,9 +273,12 @@ QD_INLINE void load_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t b
 
 /** Has the maps fetched before they are needed; they are arguments, not memory. */
 QD_INLINE void prefetch_maps(uint64_t maps) {
-    if (qd_thread() == 0) {
+    if (qd_thread() == TEAMS * QD_TEAM) {
         qd_tensor_prefetch(maps + offsetof(qk_gemm_wgmma_args, a));
         qd_tensor_prefetch(maps + offsetof(qk_gemm_wgmma_args, b));
+        qd_tensor_prefetch(maps + offsetof(qk_gemm_wgmma_args, d));
+        if (SCALE_A_BYTES > 0)
+            qd_tensor_prefetch(maps + offsetof(qk_gemm_wgmma_args, scale_a));
     }
 }
 
@@ -350,7 +353,7 @@ QD_INLINE void store(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, 
                      place at, float sum[CHUNKS][SUMS]) {
     // From an address that it knows, ptxas computes others before the product's loop and then
     // spills sums in it: 256 x 128 has no register to spare.
-    const uint32_t region = qd_opaque(base + team * TEAM_D_BYTES);
+    const uint32_t region = qd_opaque(base) + team * TEAM_D_BYTES;
     QD_UNROLL for (uint32_t c = 0; c < CHUNKS; c++) {
         const uint32_t row = at.tile.row + (team * CHUNKS + c) * 64;
         if (row >= qd_max(at.tile.end, at.tile.zero_end))
