@@ -332,9 +332,9 @@ static void test_workspace_bytes(void **) {
     assert_int_equal(bytes, -5);
 }
 
-/** As many keys as there can be, all in one place. A window leaves only the last keys. The very
- *  last key is a chunk of its own, whose step has places past it that no number of 31 bits names.
- *  The test runs few queries, and tiles. */
+/** Tests as many keys as there can be, all in one place. A window leaves only the last keys. The
+ *  very last key is a chunk of its own, whose step has places past it that no number of 31 bits
+ *  names. The test runs few queries, and tiles. */
 static void test_most_keys(void **) {
     static const int64_t lengths[] = {3, 300};
     for (int i = 0; i < 2; i++) {

@@ -99,7 +99,7 @@ static void test_empty(void **) {
     assert_int_equal(o.data[0], 0xFF);
 }
 
-/** With one key the result is its value, bit for bit, even at a score of -524288. */
+/** Tests that with one key the result is its value, bit for bit, even at a score of -524288. */
 static void test_low_score(void **) {
     make_dense(1, 1);
     for (int64_t i = 0; i < HEADS * DIM; i++)

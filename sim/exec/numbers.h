@@ -131,7 +131,8 @@ static inline u32x16 is_signalling(f32x16 a) {
     return is_nan(a) & (u32x16)(((u32x16)a & 0x400000) == 0);
 }
 
-/** In IEEE mode a signalling NaN makes the result a NaN. */
+/** Returns the first source that is a signalling NaN, made quiet, as IEEE mode demands, or
+ *  `otherwise` if there is none. */
 static inline f32x16 keep_signalling(f32x16 a, f32x16 b, f32x16 otherwise) {
     return choose(is_signalling(a), quiet(a), choose(is_signalling(b), quiet(b), otherwise));
 }
@@ -198,10 +199,10 @@ static inline u32x16 bf16_of(u32x16 a) {
     return select16(is_nan((f32x16)a), a >> 16 | 0x40, rounded);
 }
 
-/** a * b + c of f16 values, rounded so that a later rounding to f16 gives what a single one would:
- *  to odd. With AVX-512, the sum cut towards zero, its last bit set where the sums rounded down and
- *  up differ; else the sum in double (the product is exact) is rounded to odd, then cut to f32,
- *  again to odd. */
+/** Returns a * b + c of f16 values, rounded to odd, so that a later rounding to f16 gives what a
+ *  single one would. With AVX-512, the sum is cut toward zero, and its last bit set if the sums
+ *  rounded down and up differ. Otherwise the sum in double (the product is exact) is rounded to
+ *  odd, then cut to f32, again to odd. */
 #ifdef __AVX512F__
 static inline f32x16 fma_for_f16(f32x16 a, f32x16 b, f32x16 c) {
     enum { DOWN = 9, UP = 10, TO_ZERO = 11 }; // rounding modes, exceptions suppressed

@@ -28,7 +28,7 @@ static inline void stop(program *p) {
     free(p->t);
 }
 
-/** Runs instruction after instruction as they lie. */
+/** Runs the instructions in their order in memory. */
 static inline void run(program *p) {
     for (size_t at = 0; at < p->size;) {
         sim_inst inst = decode_at(p->chip, p->text, p->size, at);

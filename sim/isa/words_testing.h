@@ -10,7 +10,8 @@
 /** From this attempt on words have no bits that need not be there. */
 enum { CLEAN_WORDS = 40 };
 
-/** As few bits as can be: of VOP3P, op_sel_hi as assemblers write it; of MUBUF, lds. */
+/** Makes words with as few bits as possible: for VOP3P, op_sel_hi as assemblers write it; for
+ *  MUBUF, lds. */
 static inline void make_clean_words(unsigned attempt, uint32_t word[4]) {
     word[0] |= (attempt & 1 ? 0x4000 : 0) | (attempt & 8 ? 0x10000 : 0);
     word[1] = (attempt & 2 ? 0x04020100 : 0x00020100) | (attempt & 4 ? 0x18000000 : 0);

@@ -91,7 +91,8 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
     return mfma_form_of(&inst);
 }
 
-/** Lines before the block-scaled and sparse forms, which have tests of their own. */
+/** Returns the number of lines before the block-scaled and sparse forms, which have tests of their
+ *  own. */
 [[maybe_unused]] static size_t num_dense(void) {
     size_t n = 0;
     while (form_at(n)->a_type != MFMA_BY_FIELD)

@@ -78,7 +78,7 @@ MFMA_INLINE void mfma_store(void *p, mfma_i32 x) {
 typedef mfma_i32 mfma_strip_rule(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                  mfma_strip s, mfma_i32 c);
 
-/** A loop of mfma_each_strip, with n and slots known to the compiler. */
+/** Runs a loop of mfma_each_strip, with n and slots known to the compiler. */
 MFMA_INLINE void mfma_each_strip_of(const mfma_form *f, const mfma_plane *a, const mfma_plane *b,
                                     uint32_t d[][SIM_LANES], mfma_strip_rule *rule, int n,
                                     int slots) {

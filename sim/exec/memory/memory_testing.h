@@ -39,7 +39,7 @@ static inline void randomise_all(unsigned round) {
     memcpy(model, memory, BYTES);
 }
 
-/** s[8:11]: a buffer over all of the memory, or less. */
+/** Makes s[8:11] a buffer over all of the memory, or less. */
 static inline void set_descriptor(uint32_t stride, uint32_t records, uint32_t word1,
                                   uint32_t word3) {
     t->wave.s[SRD] = (uint32_t)guest;

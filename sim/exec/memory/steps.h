@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What atomics do, and how on the host's memory: the new value from the old, the data, and the
-// value to compare with, in whose place others have a mask.
+// The steps of atomics, also on the host's memory: they make the new value from the old, the data,
+// and the value to compare with, in whose place some have a mask.
 #ifndef SIM_STEPS_H
 #define SIM_STEPS_H
 

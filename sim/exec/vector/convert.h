@@ -9,7 +9,7 @@ static inline f32x16 zero_if_nan(f32x16 a) {
     return choose(is_nan(a), (f32x16){}, a);
 }
 
-/** Truncated; saturated; NaN is 0. */
+/** Truncates and saturates. NaN becomes 0. */
 static inline u32x16 to_i32(f32x16 a) {
     f32x16 low = (f32x16){} - 0x1p31f, high = (f32x16){} + 0x1.fffffep30f;
     f32x16 inside = min_number(max_number(zero_if_nan(a), low), high);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integers of 16 bits in the lower halves of lanes, for one of them and for two at once (packed.c).
-// Of a source the upper half does not count; of a result it is 0.
+// The upper half of a source is ignored; that of a result is 0.
 #ifndef SIM_HALF_H
 #define SIM_HALF_H
 

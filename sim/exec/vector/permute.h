@@ -9,7 +9,7 @@
 
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
-/** Sixteen lane numbers, each below SIM_LANES. */
+/** Returns sixteen lane numbers, each below SIM_LANES. */
 SIM_INLINE u32x16 lane_numbers(const uint8_t *lanes) {
     u8x16 bytes;
     memcpy(&bytes, lanes, sizeof bytes);
