@@ -68,7 +68,7 @@ def pad(torch, x, rows):
 
 
 def across(scale):
-    """Returns the same scales, m contiguous."""
+    """Returns the scales with m contiguous."""
     return scale.t().contiguous().t()
 
 

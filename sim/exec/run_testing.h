@@ -52,7 +52,8 @@ static inline void check_lanes(void) {
             assert_int_equal(t->wave.v[20][lane], t->before.v[20][lane]);
 }
 
-/** Does the same with a check of each active lane. v20 of the other lanes must keep its value. */
+/** Runs `source` as run does, with a check of each active lane. v20 of the other lanes must keep
+ *  its value. */
 static inline void run_lanes(const char *arch, const char *source, void (*prepare)(void),
                              void (*check)(unsigned lane)) {
     check_lane = check;

@@ -146,7 +146,7 @@ def folder(tmp_path, model):
 
 @pytest.fixture
 def sharded(tmp_path, model):
-    """Writes the same in two shards with an index."""
+    """Writes the model in two shards with an index."""
     path = tmp_path / "sharded"
     path.mkdir()
     names, weight_map = list(model), {}

@@ -207,7 +207,8 @@ class Table:
         compare(op, chip, out, expected(op, chip), inputs)
 
     def run_within(self, case, bound):
-        """Does the same with an error that is bounded absolutely, or by one unit in the last place."""
+        """Runs one instruction on one chip with an error that is bounded absolutely, or by one unit in the last
+        place."""
         op, chip = self.ops[case[0]], case[1]
         out, inputs = self.results(case)
         got = typed(op.result, out[:, 0]).astype(np.float64)

@@ -20,14 +20,14 @@ ERRORS = (ValueError, NotImplementedError, TypeError)
 
 
 def strided(x):
-    """Returns the same values in every second element of a row."""
+    """Returns the array's values in every second element of a row."""
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
     wide[..., ::2] = x
     return wide[..., ::2]
 
 
 def unaligned(x):
-    """Returns the same values one byte beyond where they may begin."""
+    """Returns the array's values one byte beyond where they may begin."""
     memory = np.zeros(x.nbytes + 1, np.uint8)
     memory[1:] = x.reshape(-1).view(np.uint8)
     return memory[1:].view(x.dtype).reshape(x.shape)

@@ -63,7 +63,7 @@ class Pages:
         return self.indptr, self.indices, self.last
 
     def part(self, begin, end):
-        """Returns the same of requests begin to end alone."""
+        """Returns the batch of requests begin to end alone."""
         indptr = self.indptr[begin:end + 1]
         return indptr - indptr[0], self.indices[indptr[0]:indptr[-1]], self.last[begin:end]
 

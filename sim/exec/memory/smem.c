@@ -46,7 +46,7 @@ static void *reach(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t
     return host;
 }
 
-/** Returns the same for a load, or zeros if it is refused. */
+/** Returns where a load's `bytes` lie on the host, or zeros if the load is refused. */
 static const void *load_from(sim_wave *w, const sim_inst *inst, uint64_t address, uint32_t bytes) {
     static const uint32_t zeros[16];
     const void *host = reach(w, inst, address, bytes, false);

@@ -14,9 +14,10 @@ static unsigned source_of_half(unsigned lane, unsigned e) {
     return lane / 8 * 8 + e;
 }
 
-/** Returns the same for bytes: each sixteen lanes transpose 8 x 16 of them; lanes 0 to 3 read the
- *  left half of rows 0 to 3, lanes 4 to 7 the right half, lanes 8 to 15 rows 4 to 7. Source: Mesa's
- *  lowering of the instruction, which published results on gfx1201 agree with. */
+/** Returns the source lane of byte `e` of `lane`: each sixteen lanes transpose 8 x 16 of them;
+ *  lanes 0 to 3 read the left half of rows 0 to 3, lanes 4 to 7 the right half, lanes 8 to 15 rows
+ *  4 to 7. Source: Mesa's lowering of the instruction, which published results on gfx1201 agree
+ *  with. */
 static unsigned source_of_byte(unsigned lane, unsigned e) {
     return lane / 16 * 16 + e / 4 * 8 + lane / 8 % 2 * 4 + e % 4;
 }

@@ -169,7 +169,7 @@ static double clamp(const sim_wave *w, double value) {
     return value > 1 ? 1 : value > 0 ? value : 0;
 }
 
-/** Does the same for sixteen values. NaNs that stay become quiet. */
+/** Clamps sixteen values as clamp does. NaNs that stay become quiet. */
 SIM_INLINE f32x16 clamp16(const sim_wave *w, f32x16 value) {
     f32x16 one = (f32x16){} + 1, inside = choose((u32x16)(value > 0), value, (f32x16){});
     f32x16 nan = w->mode & SIM_MODE_DX10_CLAMP ? (f32x16){} : (f32x16)((u32x16)value | 0x400000);
