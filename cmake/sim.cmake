@@ -39,7 +39,7 @@ if(sim_sources)
     add_library(sim_exec_${isa} OBJECT ${exec_sources})
     target_link_libraries(sim_exec_${isa} PRIVATE quern_flags)
     target_compile_definitions(sim_exec_${isa} PRIVATE SIM_ISA=${isa})
-    target_compile_options(sim_exec_${isa} PRIVATE -O3 -fno-math-errno
+    target_compile_options(sim_exec_${isa} PRIVATE ${quern_fast} -fno-math-errno
       $<IF:$<STREQUAL:${isa},v4>,-march=x86-64-v4;-mprefer-vector-width=512,-march=x86-64-v2>)
     list(APPEND exec_objects $<TARGET_OBJECTS:sim_exec_${isa}>)
   endforeach()
