@@ -32,7 +32,7 @@ DTYPES = {
 
 def run(*args, **kwargs):
     """Runs quern; gives the finished process."""
-    return subprocess.run([QUERN, *map(str, args)], capture_output=True, text=True, timeout=120, **kwargs)
+    return subprocess.run([QUERN, *map(str, args)], capture_output=True, text=True, timeout=600, **kwargs)
 
 
 def ok(*args, **kwargs):

@@ -81,7 +81,7 @@ def run(text, shim, inputs, out, **variables):
     arguments = text.format_map({"in": inputs, "out": out, "quern": QUERN}).split()
     known = {"QUERN_NUM_THREADS": "1", "QUERN_CACHE_DIR": str(inputs / "cache"), "QUERN_TUNE": str(inputs / "sound"),
              "TMPDIR": str(out / "tmp"), "TZ": "UTC0"}
-    return subprocess.run([QUERN, *arguments], capture_output=True, text=True, timeout=120,
+    return subprocess.run([QUERN, *arguments], capture_output=True, text=True, timeout=600,
                           env={**os.environ, **known, "LD_PRELOAD": str(shim), **variables})
 
 
