@@ -61,6 +61,23 @@ typedef double qni_cost_fn(const qni_variant *variant, const qn_device *device,
                            const void *problem);
 typedef qn_status qni_run_fn(const qni_variant *variant, qn_stream *stream, const void *problem);
 
+/** Declares the functions that a line of variants.def names; nullptr declares nothing:
+ *
+ *    #define QN_VARIANT QN_PROTOTYPES
+ *    #define QN_IMAGE(...)
+ *    #include "variants.def"
+ */
+#define QN_PROTOTYPES(op, kernel, where, needs, supports, cost, run, ...)                          \
+    QN_PROTOTYPE(qni_supports_fn, supports)                                                        \
+    QN_PROTOTYPE(qni_cost_fn, cost)                                                                \
+    qni_run_fn run;
+// The third argument of QN_TAKE_THIRD is the declaration, unless the name is nullptr, whose comma
+// moves an empty argument there.
+#define QN_PROTOTYPE(type, name) QN_TAKE_THIRD(QN_MOVES_##name, , type name;, )
+#define QN_MOVES_nullptr moved,
+#define QN_TAKE_THIRD(...) QN_THIRD_OF(__VA_ARGS__)
+#define QN_THIRD_OF(first, second, third, ...) third
+
 struct qni_variant {
     const char *name; // "gemm.fp8_mfma_128x128", unique over all ops
     qni_needs needs;

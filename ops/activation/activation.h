@@ -40,16 +40,13 @@ typedef struct qni_activation_problem {
 extern const qni_op qni_op_activation;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
 enum { QNI_ACTIVATION_FEW = 1 }; // flag of a GPU kernel for so few elements that each element's
                                  // time counts
-qni_supports_fn qni_activation_tile_supports, qni_activation_token_supports,
-    qni_activation_any_supports, qni_activation_avx512bf16_supports;
-qni_cost_fn qni_activation_tile_cost;
 
 /** Returns where row r begins. */
 static inline int64_t qni_activation_at(const qni_activation_problem *p,

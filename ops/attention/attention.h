@@ -52,7 +52,7 @@ typedef struct qni_dropout_problem {
 extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_dropout;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
@@ -73,10 +73,6 @@ qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
  *  count, and has head dims that the variant is for. */
 bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,
                         qni_reason *why);
-qni_supports_fn qni_attention_tile_supports, qni_attention_decode_supports,
-    qni_attention_any_supports, qni_attention_bf16_supports, qni_merge_gpu_supports,
-    qni_dropout_gpu_supports;
-qni_cost_fn qni_attention_tile_cost;
 
 /** Returns whether the batch has requests of few rows and of more rows, which may run by two
  *  kernels. */

@@ -84,14 +84,10 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 
 // ---- kernels: what variants.def lists; those of GPUs are in gemm_launch.c
 
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-qni_supports_fn qni_gemm_any_supports, qni_gemm_any_fp8_supports, qni_gemm_decode_supports,
-    qni_gemm_fp8_supports, qni_gemm_fp8_fn_supports, qni_gemm_pack_gpu_supports,
-    qni_gemm_fp8_wgmma_supports, qni_gemm_bf16_wgmma_supports;
-qni_cost_fn qni_gemm_any_fp8_cost, qni_gemm_decode_cost, qni_gemm_fp8_cost, qni_gemm_wgmma_cost;
 
 #endif

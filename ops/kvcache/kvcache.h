@@ -42,13 +42,11 @@ typedef struct qni_seq_lens_problem {
 extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq_lens;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-qni_supports_fn qni_kvcache_gpu_supports, qni_kvcache_gpu_quant_supports,
-    qni_kvcache_gpu_any_supports, qni_positions_gpu_supports, qni_seq_lens_gpu_supports;
 
 /** Returns where token t's first element goes; below 0: nowhere. */
 static inline int64_t qni_cache_place(const qni_kvcache_problem *p, const qni_cache_rows *r,

@@ -9,7 +9,7 @@
 #include <quern/layout.h>
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT

@@ -17,7 +17,6 @@ typedef struct qni_pack_problem {
 } qni_pack_problem;
 
 extern const qni_op qni_op_packbits;
-qni_supports_fn qni_pack_gpu_supports;
 
 /** Packs one segment of `count` values by the definition, in host memory. */
 void qni_pack_segment(const uint8_t *x, int64_t count, uint8_t *out, bool is_little);

@@ -49,7 +49,7 @@ typedef struct qni_norm_problem {
 extern const qni_op qni_op_norm;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
@@ -57,9 +57,6 @@ extern const qni_op qni_op_norm;
 /** Flags of what a GPU kernel is made for: LayerNorm, FP8 results, a residual or a gate; or any
  *  operands, at a cost. */
 enum { QNI_NORM_LAYER = 1, QNI_NORM_QUANT = 2, QNI_NORM_SUM = 4, QNI_NORM_GENERAL = 8 };
-qni_supports_fn qni_norm_rms_rows_supports, qni_norm_kept_supports, qni_norm_any_supports,
-    qni_norm_avx512bf16_supports;
-qni_cost_fn qni_norm_rms_rows_cost, qni_norm_kept_cost;
 
 /** Returns where row r begins. */
 static inline int64_t qni_norm_at(const qni_norm_problem *p, const qni_norm_rows *rows, int64_t r) {

@@ -33,13 +33,11 @@ typedef struct qni_quantize_problem {
 extern const qni_op qni_op_quantize, qni_op_dequantize;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-qni_supports_fn qni_quantize_gpu_supports, qni_quantize_gpu_rows_supports,
-    qni_quantize_gpu_blocks_supports;
 
 /** Launch kernels that take a team of lanes for each 128 columns of a row, or a workgroup for each
  *  block. */

@@ -33,7 +33,6 @@ typedef struct qni_rows_problem {
 enum { QNI_ROWS_MAXIMA = 1024 };
 
 extern const qni_op qni_op_quantize_rows;
-qni_supports_fn qni_rows_gpu_supports, qni_rows_gpu_any_supports;
 
 static inline int64_t qni_rows_groups(const qni_rows_problem *p) {
     return (p->cols + p->group - 1) / p->group;

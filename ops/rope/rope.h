@@ -68,14 +68,13 @@ typedef struct qni_rope_problem {
 extern const qni_op qni_op_rope;
 
 /** The kernels: what variants.def lists. */
-#define QN_VARIANT(op, kernel, where, needs, supports, cost, run, ...) qni_run_fn run;
+#define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
 /** Flags of what a GPU kernel is made for: heads that are normed first, FP8 results. */
 enum { QNI_ROPE_NORM = 1, QNI_ROPE_QUANT = 2 };
-qni_supports_fn qni_rope_gpu_supports, qni_rope_gpu_any_supports;
 
 /** Computes each pair's turns a position, in units of 2^-64, without whole turns: position * turns,
  *  modulo 2^64, is the angle. The result is off by 2^-62 of a turn at most. rope_launch.c. */
