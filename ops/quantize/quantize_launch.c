@@ -33,8 +33,7 @@ bool qni_quantize_gpu_blocks_supports(const qni_variant *variant, const qn_devic
             qni_no(why, "a scale for %ld rows; taken: for %d", (long)p->block_rows, QK_BLOCK));
 }
 
-/** Returns whether a lane's 8 elements can be loaded and stored at once. */
-static bool has_runs(const qni_quantize_problem *p) {
+bool qni_quantize_has_runs(const qni_quantize_problem *p) {
     return (uintptr_t)p->x % 16 == 0 && (uintptr_t)p->q % QK_RUN == 0 && p->x_row % QK_RUN == 0 &&
            p->q_row % QK_RUN == 0;
 }
@@ -48,10 +47,14 @@ static uint32_t grid_size(int64_t count, int64_t tile, int64_t most) {
  *  the rest. */
 constexpr int64_t max_grid[2] = {1 << 20, 1 << 15};
 
-static qk_quantize_args make_args(const qni_quantize_problem *p) {
-    uint32_t teams_log2 = 0; // as many teams side by side as a row has blocks, at most all teams
+uint32_t qni_quantize_teams_log2(const qni_quantize_problem *p) {
+    uint32_t teams_log2 = 0;
     while ((1 << teams_log2) < QK_TEAMS && (1 << teams_log2) < qni_quantize_block_cols(p))
         teams_log2++;
+    return teams_log2;
+}
+
+static qk_quantize_args make_args(const qni_quantize_problem *p) {
     return (qk_quantize_args){.x = p->x,
                               .q = p->q,
                               .scale = p->scale,
@@ -61,29 +64,39 @@ static qk_quantize_args make_args(const qni_quantize_problem *p) {
                               .rows = (uint32_t)p->rows,
                               .cols = (uint32_t)p->cols,
                               .kind = p->kind,
-                              .teams_log2 = teams_log2,
+                              .teams_log2 = qni_quantize_teams_log2(p),
                               .block_rows_log2 = p->block_rows == 1 ? 0 : 7,
                               .eps = p->eps,
-                              .has_runs = has_runs(p)};
+                              .has_runs = qni_quantize_has_runs(p)};
 }
 
-static qn_status launch(qn_stream *stream, const qni_quantize_problem *p,
-                        const qni_kernel_ref *kernel, int64_t tile_rows, int64_t tile_cols) {
+int64_t qni_quantize_grid(const qni_quantize_problem *p, int64_t tile_rows, int64_t tile_cols,
+                          uint32_t grid[3]) {
+    grid[0] = grid_size(p->rows, tile_rows, max_grid[0]);
+    grid[1] = grid_size(p->cols, tile_cols, max_grid[1]);
+    grid[2] = 1;
+    return (int64_t)grid[0] * grid[1];
+}
+
+qn_status qni_quantize_launch(qn_stream *stream, const qni_quantize_problem *p,
+                              const qni_kernel_ref *kernel, int64_t tile_rows, int64_t tile_cols,
+                              uint32_t threads) {
     const qk_quantize_args args = make_args(p);
-    const uint32_t grid[3] = {grid_size(p->rows, tile_rows, max_grid[0]),
-                              grid_size(p->cols, tile_cols, max_grid[1]), 1};
-    return qni_launch(stream, kernel, grid, QK_THREADS, &args, sizeof args);
+    uint32_t grid[3];
+    qni_quantize_grid(p, tile_rows, tile_cols, grid);
+    return qni_launch(stream, kernel, grid, threads, &args, sizeof args);
 }
 
 qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_problem *p,
                                     const qni_kernel_ref *kernel) {
-    const uint32_t teams_log2 = make_args(p).teams_log2;
-    return launch(stream, p, kernel, QK_TEAMS >> teams_log2, QK_BLOCK << teams_log2);
+    const uint32_t teams_log2 = qni_quantize_teams_log2(p);
+    return qni_quantize_launch(stream, p, kernel, QK_TEAMS >> teams_log2, QK_BLOCK << teams_log2,
+                               QK_THREADS);
 }
 
 qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_problem *p,
                                      const qni_kernel_ref *kernel) {
-    return launch(stream, p, kernel, QK_BLOCK, QK_BLOCK);
+    return qni_quantize_launch(stream, p, kernel, QK_BLOCK, QK_BLOCK, QK_THREADS);
 }
 
 qn_status qni_quantize_gpu_teams(const qni_variant *variant, qn_stream *stream,
