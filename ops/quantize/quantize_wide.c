@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches the kernels of quantize_wide_gpu.c, and says when they are the better ones.
+#include "quantize.h"
+#include "quantize_abi.h"
+
+enum { ROWS = 4, THREADS = QK_BLOCK / ROWS * QK_TEAM };
+
+bool qni_quantize_wide_blocks_supports(const qni_variant *variant, const qn_device *device,
+                                       const void *problem, qni_reason *why) {
+    const qni_quantize_problem *p = problem;
+    uint32_t grid[3];
+    if (!qni_quantize_gpu_blocks_supports(variant, device, problem, why))
+        return false;
+    if (!qni_quantize_has_runs(p))
+        return qni_no(why, "runs of 8 elements are not aligned, to 16 bytes in x, to 8 in q");
+    if (p->rows % QK_BLOCK != 0 || p->cols % QK_BLOCK != 0)
+        return qni_no(why, "[%ld, %ld] is not of whole blocks of %d x %d", (long)p->rows,
+                      (long)p->cols, QK_BLOCK, QK_BLOCK);
+    return qni_quantize_grid(p, QK_BLOCK, QK_BLOCK, grid) == qni_quantize_num_blocks(p) ||
+           qni_no(why, "[%ld, %ld] takes more workgroups than a launch has", (long)p->rows,
+                  (long)p->cols);
+}
+
+/** The kernels are better if their workgroups fill the device several times. By measurement on an
+ *  H200; no AMD card has timed them. */
+double qni_quantize_wide_cost(const qni_variant *, const qn_device *device, const void *problem) {
+    return qni_quantize_num_blocks(problem) >= 4 * device->info.num_compute_units ? 1 : INFINITY;
+}
+
+qn_status qni_quantize_wide_blocks(const qni_variant *variant, qn_stream *stream,
+                                   const void *problem) {
+    const qni_quantize_problem *p = problem;
+    return qni_quantize_launch(stream, p, &variant->config.kernel[p->dtype_x], QK_BLOCK, QK_BLOCK,
+                               THREADS);
+}
