@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation to FP8 of whole blocks of 128 x 128, for large tensors: what quantize_gpu.c does with
-// twice the lanes for a block.
+// Quantisation to FP8 of whole blocks of 128 x 128, for large tensors: what quantize_gpu.c does,
+// with twice the lanes for a block.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      a lane holds 8 elements of each of 4 rows, a team of 16 lanes 128
