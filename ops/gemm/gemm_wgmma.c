@@ -57,15 +57,15 @@ static qni_tensor_map map_scale_a(const qni_gemm_problem *p, const qni_config *c
                             .box = {config->rows, 1, 1}};
 }
 
-/** Whether the copy engine can store d, in boxes. It writes whole 16 bytes, past the last column
- *  too. */
+/** Returns whether the copy engine can store d, in boxes. It writes whole 16 bytes, past the last
+ *  column too. */
 static bool has_map_d(const qni_gemm_problem *p, const qni_config *config) {
     const qni_tensor_map map = map_d(p, config);
     return p->dtype_d == QNI_BF16 && !p->c && p->n % 8 == 0 && qni_tensor_map_fits(&map, nullptr);
 }
 
-/** Whether the copy engine takes both scales: a's with m contiguous, and of b's rows four K-blocks,
- *  16 bytes, at a time. */
+/** Returns whether the copy engine takes both scales: a's with m contiguous, and of b's rows four
+ *  K-blocks, 16 bytes, at a time. */
 static bool has_scale_copies(const qni_gemm_problem *p, const qni_config *config) {
     const qni_tensor_map map = map_scale_a(p, config);
     const bool has_whole_rows = qni_pieces(p->k, 128) % 4 == 0 && p->scale_b_nb % 4 == 0 &&
@@ -136,8 +136,8 @@ bool qni_gemm_bf16_wgmma_supports(const qni_variant *variant, const qn_device *,
 
 // ---- what a product costs: cycles of a multiprocessor
 
-/** Cycles of one tile: each K-block is bound by the tensor cores or by the bytes that come from L2,
- *  and a tile has an end. */
+/** Returns the cycles of one tile. The tensor cores or the bytes that come from L2 bound each
+ *  K-block, and a tile has an end. */
 static double tile_cost(const qni_config *config, int64_t k_bytes) {
     const double rows = config->rows, columns = config->columns;
     constexpr double per_product = 1.1 / 32, from_l2 = 56; // bytes a cycle
@@ -147,9 +147,10 @@ static double tile_cost(const qni_config *config, int64_t k_bytes) {
     return (double)qni_pieces(k_bytes, K_BYTES) * block + end;
 }
 
-/** Rounds of tiles, or the time in which memory gives the weights. Boxes that lie for the most part
- *  past a's rows are slow. Fitted to 26 shapes, each timed with all tiles on an H200: the tiles
- *  that it chooses take 0.8 % longer than the best ones. */
+/** Returns the cycles of all rounds of tiles, or those in which memory gives the weights if that is
+ *  more. Boxes that lie for the most part past a's rows are slow. The numbers are fitted to 26
+ *  shapes, each timed with all tiles on an H200: the tiles chosen take 0.8 % longer than the best
+ *  tiles. */
 double qni_gemm_wgmma_cost(const qni_variant *variant, const qn_device *device,
                            const void *problem) {
     const qni_gemm_problem *p = problem;
