@@ -284,7 +284,7 @@ QD_INLINE void prefetch_maps(uint64_t maps) {
 
 // ---- from sums to d
 
-/** Whether a box of 64 rows holds only rows of the tile's group, or rows past m. */
+/** Returns whether a box of 64 rows has only rows of the tile's group, or rows past m. */
 QD_INLINE bool is_whole(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row) {
     const uint32_t last = qd_min(row + 64, g->m) - 1;
     if (g->grouping != QK_GROUPED_INDEX)

@@ -536,8 +536,36 @@ static void test_past_the_caches(void **state) {
         assert_huge(qni_quantize_avx512, p, want);
 }
 
+/** The kernel for large tensors takes whole, aligned blocks, and is the better one where four for
+ *  each compute unit are at work. */
+static void test_wide_blocks(void **) {
+    static const char name[] = "quantize.gpu_wide_blocks";
+    const qni_variant *wide = qni_variant_find(&qni_op_quantize, name, sizeof name - 1);
+    const qn_device chip = {.info = {.num_compute_units = 4}};
+    qni_quantize_problem p = {.dtype_x = QNI_BF16,
+                              .rows = 4 * QNI_BLOCK,
+                              .cols = 4 * QNI_BLOCK,
+                              .block_rows = QNI_BLOCK,
+                              .x_row = 4 * QNI_BLOCK,
+                              .q_row = 4 * QNI_BLOCK};
+    qni_reason why;
+    assert_true(wide->supports(wide, &chip, &p, nullptr));
+    assert_true(wide->cost(wide, &chip, &p) < INFINITY);
+    p.rows = 3 * QNI_BLOCK;
+    assert_true(isinf(wide->cost(wide, &chip, &p)));
+    p.rows++;
+    assert_false(wide->supports(wide, &chip, &p, &why));
+    assert_string_equal(why.text, "[385, 512] is not of whole blocks of 128 x 128");
+    p.rows = 4 * QNI_BLOCK, p.x_row++;
+    assert_false(wide->supports(wide, &chip, &p, &why));
+    assert_non_null(strstr(why.text, "runs of 8 elements are not aligned"));
+    p.x_row--, p.block_rows = 1;
+    assert_false(wide->supports(wide, &chip, &p, &why));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wide_blocks),
         cmocka_unit_test(test_kernels_on_cpu),
         cmocka_unit_test(test_kernels_on_simulated_gpu),
         cmocka_unit_test(test_lone_value_and_zeros),

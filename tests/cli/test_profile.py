@@ -33,8 +33,9 @@ def test_json_and_table(tmp_path):
     assert written["program"] == [str(a) for a in check()]
     assert "quantize.gpu_rows" in text  # the program's own output
     kernels = written["kernels"]
-    assert {k["name"] for k in kernels} == {f"qk_quantize_{kind}_{t}" for kind in ("rows", "blocks")
-                                            for t in ("f32", "f16", "bf16")}
+    names = {k["name"] for k in kernels}
+    assert len(names) == len(kernels) and all(name.startswith("qk_quantize_") for name in names)
+    assert names >= {f"qk_quantize_{kind}_{t}" for kind in ("rows", "blocks") for t in ("f32", "f16", "bf16")}
     for k in kernels:
         c, derived = k["counters"], k["derived"]
         waves = -(-k["block"][0] * k["block"][1] * k["block"][2] // k["wave_size"])
@@ -94,10 +95,13 @@ def test_ends(tmp_path):
     """Tests that the profile tells however the program ends, and that nothing is left behind."""
     path = tmp_path / "p.json"
     before = set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*"))
+    whole, _ = profile(path, "--", *check())
+    path.unlink()
     done = run("profile", "--json", path, "--", "sh", "-c", f"{' '.join(map(str, check()))} > /dev/null; kill -9 $$")
     assert done.returncode == 137 and "sh was killed by signal 9 (Killed)" in done.stderr
     written = json.loads(path.read_text())
-    assert written["signal"] == 9 and written["exit_status"] is None and len(written["kernels"]) == 6
+    assert written["signal"] == 9 and written["exit_status"] is None
+    assert [k["name"] for k in written["kernels"]] == [k["name"] for k in whole["kernels"]]
     done = run("profile", "--", "sh", "-c", "exit 7")
     assert done.returncode == 7 and "did not use the simulated GPU: it made no HIP call" in done.stderr
     assert set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*")) == before
