@@ -14,8 +14,13 @@ static void check_problems_agree(void **) {
 }
 
 static void run_all_kernels(const qni_gemm_spec *spec) {
+    qni_gemm_case c;
+    int ran = 0;
+    assert_int_equal(qni_gemm_case_create(&c, stream, spec, 4), QN_OK);
     for (int i = 0; i < qni_op_gemm.num_variants; i++)
-        run_kernel(&qni_op_gemm.variants[i], spec);
+        ran += run_kernel(&qni_op_gemm.variants[i], &c);
+    assert_int_not_equal(ran, 0);
+    qni_gemm_case_destroy(&c);
 }
 
 #define FNUZ QNI_E4M3FNUZ

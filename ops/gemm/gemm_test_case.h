@@ -78,24 +78,20 @@ static inline void try_op(const qni_op *op) {
 
 /** Runs the kernel on the case and compares. Returns false if the kernel does not take the
  *  case. */
-static inline bool run_kernel(const qni_variant *variant, const qni_gemm_spec *spec) {
+static inline bool run_kernel(const qni_variant *variant, qni_gemm_case *c) {
     const char *defines = variant->config.kernel[0].defines;
-    qni_gemm_case c;
     double error;
     char detail[256] = "";
-    assert_int_equal(qni_gemm_case_create(&c, stream, spec, 4), QN_OK);
-    const bool fits = qni_variant_fits(variant, device, &c.problem, nullptr);
-    if (fits) {
-        assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
-        if (variant->run(variant, stream, &c.problem) != QN_OK)
-            fail_msg("%s %s: %s", variant->name, defines ? defines : "", qn_last_error());
-        assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
-        if (!(error <= 1))
-            fail_msg("%s %s on %s: error %g: %s", variant->name, defines ? defines : "", c.text,
-                     error, detail);
-    }
-    qni_gemm_case_destroy(&c);
-    return fits;
+    if (!qni_variant_fits(variant, device, &c->problem, nullptr))
+        return false;
+    assert_int_equal(qni_gemm_case_reset(c), QN_OK);
+    if (variant->run(variant, stream, &c->problem) != QN_OK)
+        fail_msg("%s %s: %s", variant->name, defines ? defines : "", qn_last_error());
+    assert_int_equal(qni_gemm_case_compare(c, &error, detail, sizeof detail), QN_OK);
+    if (!(error <= 1))
+        fail_msg("%s %s on %s: error %g: %s", variant->name, defines ? defines : "", c->text, error,
+                 detail);
+    return true;
 }
 
 /** Returns the kernel with an image of another optimisation, which the JIT compiles. */
@@ -106,24 +102,32 @@ static inline qni_variant at_level(const qni_variant *variant, const char *level
     return copy;
 }
 
-/** Runs each GPU kernel that the device can run, as clang compiles it at other levels of
- *  optimisation, on the first of the cases that it takes. Unoptimised code keeps its variables in
- *  scratch. */
-static inline void run_levels(const qni_gemm_spec *specs, size_t count) {
-    static qni_variant copies[2][8][MAX_KERNELS]; // a loaded kernel is known by its address
-    static int device_index;
+/** Runs the kernel at both other levels, each on the first of the cases that it takes. */
+static inline void run_kernel_levels(const qni_variant *variant, qni_gemm_case *cases,
+                                     size_t count) {
     const char *const levels[] = {"-O0", "-O1"};
+    for (int l = 0; l < 2; l++) {
+        const qni_variant copy = at_level(variant, levels[l]);
+        size_t i = 0;
+        while (i < count && !run_kernel(&copy, &cases[i]))
+            i++;
+        if (i == count && qni_device_meets(device, copy.needs))
+            fail_msg("no case for %s", copy.name);
+    }
+}
+
+/** Runs each GPU kernel that the device can run, as clang compiles it at other levels of
+ *  optimisation. Unoptimised code keeps its variables in scratch. */
+static inline void run_levels(const qni_gemm_spec *specs, size_t count) {
+    qni_gemm_case cases[4];
+    assert_in_range(count, 1, 4);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(qni_gemm_case_create(&cases[i], stream, &specs[i], 4), QN_OK);
     for (int i = 0; i < qni_op_gemm.num_variants; i++)
-        for (int l = 0; l < 2 && !qni_op_gemm.variants[i].is_cpu; l++) {
-            qni_variant *copy = &copies[l][device_index][i];
-            size_t s = 0;
-            *copy = at_level(&qni_op_gemm.variants[i], levels[l]);
-            while (s < count && !run_kernel(copy, &specs[s]))
-                s++;
-            if (s == count && qni_device_meets(device, copy->needs))
-                fail_msg("no case for %s", copy->name);
-        }
-    device_index++;
+        if (!qni_op_gemm.variants[i].is_cpu)
+            run_kernel_levels(&qni_op_gemm.variants[i], cases, count);
+    for (size_t i = 0; i < count; i++)
+        qni_gemm_case_destroy(&cases[i]);
 }
 
 #endif
