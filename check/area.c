@@ -137,28 +137,39 @@ static double element_error(const qni_area *a, int64_t i, double got) {
  *  by its tolerance at least. This settles nearly all elements, at a fraction of element_error's
  *  cost. */
 static bool is_nearer(const qni_area *a, int64_t i, double got, double error) {
-    return fabs(a->want[i]) <= qni_max(a->dtype) &&
-           fabs(got - a->want[i]) < error * a->tolerance[i];
+    return got == a->want[i] || (fabs(a->want[i]) <= qni_max(a->dtype) &&
+                                 fabs(got - a->want[i]) < error * a->tolerance[i]);
 }
 
-/** Returns whether a byte was changed that no expectation names. */
-static bool is_touched(const qni_area *a, int64_t byte) {
-    if (a->got[byte] == a->before[byte])
+/** Finds the first changed byte from `begin` on, before `end`. Returns false if there is none. */
+static bool find_change(const qni_area *a, int64_t begin, int64_t end, int64_t *byte) {
+    if (memcmp(a->got + begin, a->before + begin, (size_t)(end - begin)) == 0)
         return false;
-    const int64_t i = byte < a->first ? -1 : (byte - a->first) / qni_dtype_bytes(a->dtype);
-    return i < 0 || i >= a->count || i % a->stride >= a->row || a->tolerance[i] < 0;
+    for (*byte = begin; a->got[*byte] == a->before[*byte];)
+        ++*byte;
+    return true;
+}
+
+/** Finds a changed byte of row r or its guards that no expectation names. */
+static bool find_touched_in_row(const qni_area *a, int64_t r, int64_t *byte) {
+    const int64_t size = qni_dtype_bytes(a->dtype), begin = piece_begin(a, r),
+                  first = begin + a->first, last = first + a->row * size;
+    if (!find_change(a, begin, begin + piece_bytes(a), byte))
+        return false; // most inputs
+    if (find_change(a, begin, first, byte) || find_change(a, last, last + guard_bytes, byte))
+        return true;
+    for (int64_t i = 0; i < a->row; i++)
+        if (a->tolerance[r * a->stride + i] < 0 &&
+            find_change(a, first + i * size, first + (i + 1) * size, byte))
+            return true;
+    return false;
 }
 
 /** Finds a changed byte outside the expected elements. Returns false if there is none. */
 static bool find_touched(const qni_area *a, int64_t *byte) {
-    for (int64_t r = 0; r < a->rows; r++) {
-        const int64_t begin = piece_begin(a, r), end = begin + piece_bytes(a);
-        if (memcmp(a->got + begin, a->before + begin, (size_t)(end - begin)) == 0)
-            continue;
-        for (*byte = begin; *byte < end; ++*byte)
-            if (is_touched(a, *byte))
-                return true;
-    }
+    for (int64_t r = 0; r < a->rows; r++)
+        if (find_touched_in_row(a, r, byte))
+            return true;
     return false;
 }
 
