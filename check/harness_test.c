@@ -399,6 +399,25 @@ static void check_keys(const qni_op *op) {
     }
 }
 
+/** Fails unless the kernel that every CPU can run is called OP.cpu, and the other kernels of CPUs,
+ *  and these alone, are called OP.cpu_WHAT. */
+static void check_cpu_names(const qni_op *op) {
+    char portable[64], others[64];
+    int portables = 0;
+    snprintf(portable, sizeof portable, "%s.cpu", op->name);
+    const int length = snprintf(others, sizeof others, "%s.cpu_", op->name);
+    for (int v = 0; v < op->num_variants; v++) {
+        const qni_variant *variant = &op->variants[v];
+        const bool is_portable = variant->is_cpu && !variant->needs.all && !variant->needs.any;
+        portables += is_portable;
+        if (is_portable)
+            assert_string_equal(variant->name, portable);
+        else
+            assert_int_equal(variant->is_cpu, strncmp(variant->name, others, (size_t)length) == 0);
+    }
+    assert_int_equal(portables, 1);
+}
+
 /** Every family of the library is well formed: names are unique and belong to their ops. */
 static void test_families(void **) {
     const char *const *names = qn_op_names();
@@ -409,6 +428,7 @@ static void test_families(void **) {
             assert_string_equal(names[count++], op->name);
             assert_true(op->num_variants > 0);
             check_keys(op);
+            check_cpu_names(op);
             for (int v = 0; v < op->num_variants; v++) {
                 const size_t length = strlen(op->name);
                 assert_true(strncmp(op->variants[v].name, op->name, length) == 0);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM on the CPU: tiles, threads and scratch memory, alike for every engine.
+// GEMM on the CPU: tiles, threads and scratch memory, alike for every engine; and the portable
+// kernel, whose engine is f32 in vectors that every 64-bit processor has.
 //
 // Bits: a sum runs through K in one order whatever the tiles are, so bits depend neither on the
 // number of threads nor on the other rows of a.
-#include "gemm_cpu.h"
+#define LANES 4
+#define ROWS 4
+#define VECTORS 2
+#include "gemm_f32.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 // ---- scratch: one block a thread, kept from launch to launch
 
@@ -290,4 +293,10 @@ void qni_gemm_gather_panel(uint8_t *panel, const qni_gemm_block *b) {
         for (int64_t k = 0; k < b->depth; k++)
             panel[k / 4 * 256 + n / 16 * 64 + n % 16 / 4 * 16 + k % 4 / 2 * 8 + n % 4 * 2 + k % 2] =
                 data[n * b->row_stride + k * b->k_stride];
+}
+
+qn_status qni_gemm_cpu(const qni_variant *, qn_stream *, const void *problem) {
+    static const qni_gemm_engine engine = {
+        .load_a = f32_load_a, .load_b = f32_load_b, .multiply = f32_multiply, .store = store_row};
+    return qni_gemm_cpu_run(&engine, problem);
 }

@@ -52,7 +52,7 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
     return byte == 0x80 ? 0 : byte;
 }
 
-// ---- the portable CPU kernel
+// ---- the CPU kernel
 
 /** Packs 128 k of row n of a group, from k0 on, as qni_gemm_packed_offset says; the offset's
  *  divisions are done once. */
@@ -85,7 +85,7 @@ static void pack_tile(void *context, int64_t i) {
             pack_run(p, i / tiles, i % tiles * CPU_TILE_N + n, k0);
 }
 
-qn_status qni_gemm_pack_portable(const qni_variant *, qn_stream *, const void *problem) {
+qn_status qni_gemm_pack_cpu(const qni_variant *, qn_stream *, const void *problem) {
     qni_gemm_pack_problem p = *(const qni_gemm_pack_problem *)problem;
     qni_parallel(p.groups * (p.packed_n / CPU_TILE_N), pack_tile, &p);
     pack_scales(&p);
