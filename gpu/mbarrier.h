@@ -58,6 +58,20 @@ QD_INLINE bool qd_mbarrier_test(uint32_t bar, uint32_t parity) {
     return is_done;
 }
 
+/** Where a thread is in a ring of barriers or of what they guard: the next one, and the parity of
+ *  the phase that it waits for. */
+typedef struct qd_ring {
+    uint32_t at, parity;
+} qd_ring;
+
+QD_INLINE void qd_ring_advance(qd_ring *r, uint32_t count) {
+    r->at++;
+    if (r->at == count) {
+        r->at = 0;
+        r->parity ^= 1;
+    }
+}
+
 /** Makes `threads` threads of the workgroup, whole waves, meet at barrier `id`, 1 to 15. */
 QD_INLINE void qd_team_barrier(uint32_t id, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -33,7 +33,7 @@ QD_INLINE void start(uint32_t base, uint32_t stage, uint32_t team, float sum[SUM
 }
 
 /** The sums of one tile. */
-QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, ring *r, uint32_t team,
+QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, qd_ring *r, uint32_t team,
                         float sum[SUMS]) {
     const uint32_t blocks = qd_div_up(g->k, BLOCK_K);
     uint32_t last = r->at, kb = 0;
@@ -47,14 +47,14 @@ QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, ring *r, uint32_t 
         if (kb > 0)
             release(base, last);
         last = r->at;
-        advance(r, STAGES);
+        qd_ring_advance(r, STAGES);
     } while (++kb < blocks);
     QD_WGMMA_WAIT(SUMS, sum);
     release(base, last);
 }
 
 QD_INLINE void run_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, uint32_t team) {
-    ring r = {0, 0}, places = {0, 0};
+    qd_ring r = {0, 0}, places = {0, 0};
     FOR_TILES(i, count_tiles(&p->g)) {
         if (wait_for_place(base, &places) != NO_PLACE) {
             float sum[CHUNKS][SUMS];

@@ -25,7 +25,7 @@ enum { SCALE_A_BYTES = QK_BM * 4, SCALE_B_BYTES = 128 % QK_BN ? 32 : 16 };
 #define KIND "m64n" QD_TEXT(QK_BN) "k32.f32.e4m3.e4m3"
 
 /** Copies both operands' scales to LDS, whatever their strides; one wave. */
-QD_INLINE void load_tile_scales(const qk_gemm_args *g, uint32_t base, ring *r, const place *at) {
+QD_INLINE void load_tile_scales(const qk_gemm_args *g, uint32_t base, qd_ring *r, const place *at) {
     const uint32_t lane = qd_lane(), row = at->tile.row + lane;
     const float *a = g->scale_a + slab_of(g, at) * g->scale_a_group + (int64_t)row * g->scale_a_row;
     const uint32_t nb = qd_min(at->n / 128 + lane, (g->n - 1) / 128);
@@ -42,12 +42,12 @@ QD_INLINE void load_tile_scales(const qk_gemm_args *g, uint32_t base, ring *r, c
             qd_copy_f32(base + SCALE_B_AT + stage * SCALE_B_BYTES + lane * 16 + kb % 4 * 4, b + kb,
                         true);
         qd_mbarrier_arrive_copies(full_of(base, r));
-        advance(r, STAGES);
+        qd_ring_advance(r, STAGES);
     }
 }
 
 QD_INLINE void load_scales(const qk_gemm_wgmma_args *p, uint32_t base) {
-    ring r = {0, 1}, places = {0, 0};
+    qd_ring r = {0, 1}, places = {0, 0};
     FOR_TILES(i, count_tiles(&p->g)) {
         if (wait_for_place(base, &places) != NO_PLACE) {
             const place at = read_place(base, &places);
@@ -95,13 +95,13 @@ QD_INLINE void promote(float sum[SUMS], const float part[SUMS], scales s, uint32
 
 /** Adds K-block kb to the sums. `is_full`: its stage is known to be full; returns whether the next
  *  one's is. */
-QD_INLINE bool add_block(uint32_t base, ring *r, uint32_t team, uint32_t kb, bool is_full,
+QD_INLINE bool add_block(uint32_t base, qd_ring *r, uint32_t team, uint32_t kb, bool is_full,
                          float sum[CHUNKS][SUMS], uint32_t edge) {
     const uint32_t stage = r->at;
     if (!is_full)
         qd_mbarrier_wait(full_of(base, r), r->parity);
     is_full = false;
-    advance(r, STAGES);
+    qd_ring_advance(r, STAGES);
     QD_UNROLL for (uint32_t c = 0; c < CHUNKS; c++) {
         const uint32_t row = (team * CHUNKS + c) * 64;
         float part[SUMS] = {0};
@@ -118,7 +118,7 @@ QD_INLINE bool add_block(uint32_t base, ring *r, uint32_t team, uint32_t kb, boo
 }
 
 /** The sums of one tile; column groups from `edge` on have b's second scale. */
-QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, ring *r, uint32_t team,
+QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, qd_ring *r, uint32_t team,
                         float sum[CHUNKS][SUMS], uint32_t edge) {
     QD_UNROLL for (uint32_t c = 0; c < CHUNKS; c++) QD_UNROLL
         for (uint32_t i = 0; i < SUMS; i++)
@@ -129,7 +129,7 @@ QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, ring *r, uint32_t 
 }
 
 QD_INLINE void run_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, uint32_t team) {
-    ring r = {0, 0}, places = {0, 0};
+    qd_ring r = {0, 0}, places = {0, 0};
     FOR_TILES(i, count_tiles(&p->g)) {
         const uint32_t n = wait_for_place(base, &places);
         if (n != NO_PLACE) {

@@ -71,19 +71,7 @@ static_assert(LDS_BYTES <= 232448, "the stages are more than a multiprocessor's 
 
 // ---- rings: of stages, and of places of tiles
 
-typedef struct ring {
-    uint32_t at, parity;
-} ring;
-
-QD_INLINE void advance(ring *r, uint32_t count) {
-    r->at++;
-    if (r->at == count) {
-        r->at = 0;
-        r->parity ^= 1;
-    }
-}
-
-QD_INLINE uint32_t full_of(uint32_t base, const ring *r) {
+QD_INLINE uint32_t full_of(uint32_t base, const qd_ring *r) {
     return base + FULL_AT + 8 * r->at;
 }
 QD_INLINE uint32_t empty_of(uint32_t base, uint32_t stage) {
@@ -179,18 +167,18 @@ QD_INLINE uint32_t count_tiles(const qk_gemm_args *g) {
 constexpr uint32_t NO_PLACE = ~0u; // as n: the tile is nobody's
 
 /** Tells the other waves a tile's place; one thread. */
-QD_INLINE void tell_place(uint32_t base, ring *r, const place *at) {
+QD_INLINE void tell_place(uint32_t base, qd_ring *r, const place *at) {
     const uint32_t to = base + PLACE_AT + r->at * PLACE_BYTES;
     qd_mbarrier_wait(base + TAKEN_AT + 8 * r->at, r->parity);
     *(QD_LDS qd_u32x4 *)(uintptr_t)to =
         (qd_u32x4){at->tile.group, at->tile.row, at->tile.end, at->tile.zero_end};
     *(QD_LDS uint32_t *)(uintptr_t)(to + 16) = at->n;
     qd_mbarrier_arrive(base + TOLD_AT + 8 * r->at);
-    advance(r, PLACES);
+    qd_ring_advance(r, PLACES);
 }
 
 /** Reads the place at which the ring is. All lanes take part. */
-QD_INLINE place read_place(uint32_t base, const ring *r) {
+QD_INLINE place read_place(uint32_t base, const qd_ring *r) {
     const uint32_t from = base + PLACE_AT + r->at * PLACE_BYTES;
     const qd_u32x4 rows = *(const QD_LDS qd_u32x4 *)(uintptr_t)from;
     return (place){.tile = {qd_wave_uniform(rows.x), qd_wave_uniform(rows.y),
@@ -199,17 +187,17 @@ QD_INLINE place read_place(uint32_t base, const ring *r) {
 }
 
 /** Waits for the next tile's place. Returns its first column, or NO_PLACE. */
-QD_INLINE uint32_t wait_for_place(uint32_t base, const ring *r) {
+QD_INLINE uint32_t wait_for_place(uint32_t base, const qd_ring *r) {
     qd_mbarrier_wait(base + TOLD_AT + 8 * r->at, r->parity);
     return read_place(base, r).n;
 }
 
 /** Says that this wave needs the place no more, and goes to the next one. */
-QD_INLINE void leave_place(uint32_t base, ring *r) {
+QD_INLINE void leave_place(uint32_t base, qd_ring *r) {
     qd_wave_barrier(); // all lanes have read it
     if (qd_lane() == 0)
         qd_mbarrier_arrive(base + TAKEN_AT + 8 * r->at);
-    advance(r, PLACES);
+    qd_ring_advance(r, PLACES);
 }
 
 // ---- the loader
@@ -228,7 +216,7 @@ QD_INLINE const float *scales_b(const qk_gemm_args *g, const place *at) {
 }
 
 /** Fills stages with a tile's operands, k after k; one thread. */
-QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, ring *r,
+QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, qd_ring *r,
                          const place *at, uint32_t blocks, uint32_t block_k) {
     const float *scale_b = SCALE_B_BYTES > 0 ? scales_b(&p->g, at) : nullptr;
     const bool is_last = at->n / 128 == (p->g.n - 1) / 128;
@@ -249,7 +237,7 @@ QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t ba
                         kb * block_k, at->tile.row, slab);
         qd_tensor_load3(base + B_AT + stage * B_BYTES, maps + offsetof(qk_gemm_wgmma_args, b), full,
                         kb * block_k, at->n, at->tile.group);
-        advance(r, STAGES);
+        qd_ring_advance(r, STAGES);
     }
 }
 
@@ -257,7 +245,7 @@ QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t ba
 QD_INLINE void load_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base,
                           uint32_t block_k) {
     const uint32_t blocks = qd_div_up(p->g.k, block_k), tiles_m = count_tiles_m(&p->g);
-    ring stages = {0, 1}, places = {0, 1};
+    qd_ring stages = {0, 1}, places = {0, 1};
     FOR_TILES(i, tiles_m * p->g.tiles_n) {
         place at;
         const bool is_found = find_place(p, tiles_m, i, &at);
