@@ -9,7 +9,7 @@
 #ifndef QNI_GEMM_CPU_H
 #define QNI_GEMM_CPU_H
 
-#include "gemm.h"
+#include "../gemm.h"
 
 enum {
     QNI_GEMM_PANEL_N = 64,           // columns of a panel

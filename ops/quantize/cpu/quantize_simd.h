@@ -9,8 +9,8 @@
 #ifndef QNI_QUANTIZE_SIMD_H
 #define QNI_QUANTIZE_SIMD_H
 
-#include "../shared/fp8_simd.h"
-#include "quantize.h"
+#include "../../shared/fp8_simd.h"
+#include "../quantize.h"
 
 #include <string.h>
 

@@ -18,8 +18,8 @@
 #ifndef QNI_ATTENTION_SIMD_H
 #define QNI_ATTENTION_SIMD_H
 
-#include "../shared/round.h"
-#include "../shared/simd.h"
+#include "../../shared/round.h"
+#include "../../shared/simd.h"
 #include "attention_cpu.h"
 
 #ifdef __AVX2__

@@ -4,8 +4,8 @@
 #ifndef QNI_ATTENTION_CPU_H
 #define QNI_ATTENTION_CPU_H
 
-#include "attention.h"
-#include "attention_any_abi.h"
+#include "../attention.h"
+#include "../attention_any_abi.h"
 
 constexpr float QNI_LOG2_E = 0x1.715476p+0f;
 

@@ -4,7 +4,7 @@
 #ifndef QNI_QUANTIZE_ROWS_SIMD_H
 #define QNI_QUANTIZE_ROWS_SIMD_H
 
-#include "rows.h"
+#include "../rows.h"
 
 #define QN_INLINE static inline __attribute__((always_inline))
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merging of states, dropout's mask and random numbers on the CPU.
-#include "attention.h"
+#include "../attention.h"
 
 // ---- merging
 

@@ -4,7 +4,7 @@
 #ifndef QNI_DEQUANTIZE_LOOPS_H
 #define QNI_DEQUANTIZE_LOOPS_H
 
-#include "quantize.h"
+#include "../quantize.h"
 
 /** Decodes as qni_fp8_decode does, by moving the code's exponent and fraction to where an f32 has
  *  them. */

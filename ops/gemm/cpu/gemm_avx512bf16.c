@@ -7,7 +7,7 @@
 // Registers  6 rows x 64 columns of f32 sums in 24, 4 for b, 1 for a
 // Decoded    a [rows][64 pairs], b [64 pairs][64 columns]; a pair is the bf16 of k and k + 1
 // Bound      gemm_ref.c; vdpbf16ps flushes subnormals in and out, of which e4m3 products have none
-#include "../shared/fp8.h"
+#include "../../shared/fp8.h"
 #include "gemm_cpu.h"
 #include "gemm_fetch.h"
 #include "gemm_store.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The portable CPU kernels, and how every CPU kernel's blocks are shared among threads.
+#include "../quantize.h"
 #include "dequantize_loops.h"
-#include "quantize.h"
 
 /** Elements of one task: enough that starting a task costs nothing beside it, few enough that
  *  threads end together. */
