@@ -114,6 +114,12 @@ static void test_wait(void **) {
          "global_load_dword v3, v1, s[4:5]\n global_store_dword v1, v2, s[4:5] offset:1024\n"
          "s_waitcnt vmcnt(0)\n global_store_dword v1, v3, s[4:5]",
          "v3 is read before"},
+        {"a flat store counts with LDS, in order", GFX11 | GFX12, 1,
+         "v_mov_b32_e32 v6, s4\n v_mov_b32_e32 v7, s5\n ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n"
+         "s_waitcnt lgkmcnt(1)\n v_add_u32_e32 v4, 1, v3",
+         "v_mov_b32_e32 v6, s4\n v_mov_b32_e32 v7, s5\n ds_write_b32 v1, v2\n ds_read_b32 v3, v1\n"
+         "flat_store_b32 v[6:7], v2\n s_waitcnt lgkmcnt(1)\n v_add_u32_e32 v4, 1, v3",
+         "v3 is read before the result of ds_load_b32"},
         {"loads by the counter of stores", GFX11, 1,
          "global_load_dword v3, v1, s[4:5]\n s_waitcnt_vscnt null, 0x0\n v_add_u32_e32 v4, 1, v3",
          "global_load_dword v3, v1, s[4:5]\n s_waitcnt_vmcnt null, 0x0\n v_add_u32_e32 v4, 1, v3",

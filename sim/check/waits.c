@@ -210,10 +210,21 @@ static void expect(sim_wave *w, unsigned reg, sim_result result) {
     set_late(s, reg, false);
 }
 
+/** Returns the stream of an instruction. A flat one is of memory's, or of LDS's if it goes there,
+ *  and counts in the other one as well: in order from RDNA on. On CDNA it may leave the other
+ *  counter early, so that nothing is proved by its count. */
+static unsigned stream_of(sim_wave *w, const sim_inst *inst) {
+    const unsigned stream = inst->traits.stream;
+    if (inst->traits.addressing != SIM_FLAT)
+        return stream;
+    const bool is_lds = sim_reaches(w, inst, w->shared_base);
+    if (w->group->dispatch->chip->gfx_major > 9)
+        w->shadow->issued[is_lds ? stream : SIM_STREAM_LDS]++;
+    return is_lds ? SIM_STREAM_LDS : stream;
+}
+
 void sim_check_issue(sim_wave *w, const sim_inst *inst) {
-    unsigned stream = inst->traits.stream;
-    if (inst->traits.addressing == SIM_FLAT && sim_reaches(w, inst, w->shared_base))
-        stream = SIM_STREAM_LDS;
+    const unsigned stream = stream_of(w, inst);
     sim_result result = {.seq = ++w->shadow->issued[stream],
                          .pc = sim_check_offset(w, inst->pc),
                          .stream = (uint8_t)stream};
