@@ -101,6 +101,12 @@ void qni_area_destroy(qni_area *a) {
     *a = (qni_area){};
 }
 
+void *qni_area_draft(qni_area *a) {
+    for (int64_t r = 0; r < a->rows; r++)
+        memcpy(a->got + piece_begin(a, r), a->before + piece_begin(a, r), (size_t)piece_bytes(a));
+    return a->got + a->first;
+}
+
 void qni_area_expect(qni_area *a, int64_t i, double want, double tolerance) {
     a->want[i] = want;
     a->tolerance[i] = tolerance;

@@ -60,6 +60,10 @@ static inline void *qni_area_data(const qni_area *area, bool on_host) {
     return on_host ? qni_area_host(area) : qni_area_device(area);
 }
 
+/** Returns memory for a definition that writes the area's elements, which must not change: what the
+ *  elements are before a run. It lasts until the area is compared. */
+void *qni_area_draft(qni_area *area);
+
 /** Expects element i to be `want`, plus or minus `tolerance`, rounded to the dtype. A `want` of NaN
  *  or infinity expects NaN or that infinity. A tolerance of 0 expects `want` rounded to nearest and
  *  no other value. */

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the activation family: every function and form, on shapes that reach every
 // kernel and edge.
-#include "../../check/area.h"
 #include "../../check/batches.h"
+#include "../../check/case.h"
 #include "../../check/walk.h"
 #include "activation.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct form {
     const char *name;
@@ -50,16 +47,14 @@ enum { X, OUT, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "out", "scale"};
 
 typedef struct trial_case {
+    qni_case base; // first
     const form *form;
     const shape *shape;
-    qni_activation_problem problem; // pointers into device memory
-    qni_area areas[NUM_AREAS];
-    uint64_t random;
+    qni_activation_problem problem;
     double *y, *error; // a row's results
-    char text[160];
 } trial_case;
 
-// ---- making a case
+// ---- the tensors
 
 static bool has_area(const trial_case *c, int which) {
     return which != SCALE || c->form->quant != QNI_ACTIVATION_PLAIN;
@@ -81,23 +76,26 @@ static int64_t scales_per_row(const trial_case *c) {
     return c->form->quant == QNI_ACTIVATION_PER_GROUP ? qni_activation_groups(&c->problem) : 1;
 }
 
-static qn_status make_area(trial_case *c, qn_device *device, int which) {
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
     const qni_activation_problem *p = &c->problem;
-    const qni_dtype dtype = which == X ? p->dtype : which == OUT ? p->dtype_out : QNI_F32;
-    const int64_t scales =
-        c->form->quant == QNI_ACTIVATION_STATIC ? 1 : p->rows * scales_per_row(c);
+    const int64_t stride = row_stride(c, which);
+    if (!has_area(c, which))
+        return (qni_extent){};
     if (which == SCALE)
-        return qni_area_create(&c->areas[which], area_names[which], device, dtype, scales, 0);
-    const int64_t rows = row_at(c, which, p->rows - 1) / row_stride(c, which) + 1;
-    return qni_area_create_rows(&c->areas[which], area_names[which], device, dtype, rows,
-                                row_stride(c, which) - c->shape->gap, row_stride(c, which),
-                                c->shape->offset);
+        return qni_dense(QNI_F32,
+                         c->form->quant == QNI_ACTIVATION_STATIC ? 1 : p->rows * scales_per_row(c));
+    return (qni_extent){.dtype = which == X ? p->dtype : p->dtype_out,
+                        .rows = row_at(c, which, p->rows - 1) / stride + 1,
+                        .row = stride - c->shape->gap,
+                        .stride = stride,
+                        .offset = c->shape->offset};
 }
 
 /** Returns an element of x. Each row has a scale of its own: one is zeros, one lies where exp ends
  *  its range, one has the largest values, one the smallest. */
 static double x_value(trial_case *c, int64_t row) {
-    const double normal = qni_random_normal(&c->random);
+    const double normal = qni_random_normal(&c->base.random);
     const qni_dtype dtype = c->problem.dtype;
     switch (row % 8) {
     case 1:
@@ -113,85 +111,72 @@ static double x_value(trial_case *c, int64_t row) {
     }
 }
 
-static void fill_x(trial_case *c) {
-    qni_area *a = &c->areas[X];
-    for (int64_t r = 0; r < c->problem.rows; r++)
+static void fill(void *context, int which) {
+    trial_case *c = context;
+    qni_area *a = &c->base.areas[which];
+    for (int64_t r = 0; which == X && r < c->problem.rows; r++)
         for (int64_t i = 0; i < 2 * c->shape->h; i++)
             qni_put(a->dtype, qni_area_host(a), row_at(c, X, r) + i, x_value(c, r));
-    if (c->form->quant == QNI_ACTIVATION_STATIC) // the largest results saturate e4m3
-        qni_put(QNI_F32, qni_area_host(&c->areas[SCALE]), 0, 0.013);
+    if (which == SCALE && c->form->quant == QNI_ACTIVATION_STATIC)
+        qni_put(QNI_F32, qni_area_host(a), 0, 0.013); // the largest results saturate e4m3
 }
 
-static void place(trial_case *c, qni_activation_problem *p, bool on_host) {
-    const qni_area *a = c->areas;
+static const void *place(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_activation_problem *p = &c->problem;
+    const qni_area *a = c->base.areas;
     p->x =
         (qni_activation_rows){qni_area_data(&a[X], on_host), batch_stride(c, X), row_stride(c, X)};
     p->out = (qni_activation_rows){qni_area_data(&a[OUT], on_host), batch_stride(c, OUT),
                                    row_stride(c, OUT)};
     p->scale = qni_area_data(&a[SCALE], on_host);
+    return p;
 }
 
 // ---- expected results
 
-static void expect_row(trial_case *c, const qni_activation_problem *host, int64_t row) {
-    const int64_t x = row_at(c, X, row), at = row_at(c, OUT, row), h = host->h;
+static void expect_row(trial_case *c, int64_t row) {
+    const qni_activation_problem *p = &c->problem;
+    const int64_t x = row_at(c, X, row), at = row_at(c, OUT, row), h = p->h;
     const qni_exact exact = {c->y, c->error, h};
-    qni_area *out = &c->areas[OUT], *scale = &c->areas[SCALE];
+    qni_area *out = &c->base.areas[OUT], *scale = &c->base.areas[SCALE];
     for (int64_t i = 0; i < h; i++)
-        c->y[i] = qni_activation_ref(host, qni_get(host->dtype, host->x.data, x + i),
-                                     qni_get(host->dtype, host->x.data, x + h + i), &c->error[i]);
-    switch (host->quant) {
+        c->y[i] = qni_activation_ref(p, qni_get(p->dtype, p->x.data, x + i),
+                                     qni_get(p->dtype, p->x.data, x + h + i), &c->error[i]);
+    switch (p->quant) {
     case QNI_ACTIVATION_PLAIN:
         for (int64_t i = 0; i < h; i++)
             qni_area_expect(out, at + i, c->y[i], c->error[i]);
         return;
     case QNI_ACTIVATION_STATIC:
-        qni_area_expect_codes(out, at, exact, (double)*host->scale, 0);
+        qni_area_expect_codes(out, at, exact, (double)*p->scale, 0);
         return;
     case QNI_ACTIVATION_PER_TOKEN:
     case QNI_ACTIVATION_PER_GROUP:
-        qni_area_expect_found_scales(scale, row * scales_per_row(c), out, at, exact,
-                                     host->quant == QNI_ACTIVATION_PER_TOKEN ? h
-                                                                             : QNI_ACTIVATION_GROUP,
-                                     (double)host->scale_eps);
+        qni_area_expect_found_scales(
+            scale, row * scales_per_row(c), out, at, exact,
+            p->quant == QNI_ACTIVATION_PER_TOKEN ? h : QNI_ACTIVATION_GROUP, (double)p->scale_eps);
         return;
     }
 }
 
-// ---- running a case
+static void expect(void *context, void *scratch) {
+    trial_case *c = context;
+    c->y = scratch;
+    c->error = c->y + c->problem.h;
+    for (int64_t r = 0; r < c->problem.rows; r++)
+        expect_row(c, r);
+}
+
+// ---- a case
 
 static void name_case(trial_case *c) {
     const qni_activation_problem *p = &c->problem;
-    snprintf(c->text, sizeof c->text, "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s",
-             functions[p->function], c->form->name, (long)c->shape->batches, (long)c->shape->inner,
-             (long)p->h, (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
+    snprintf(c->base.text, sizeof c->base.text,
+             "%s_and_mul %s [%ld, %ld, 2 * %ld] gap=%ld offset=%ld %s->%s", functions[p->function],
+             c->form->name, (long)c->shape->batches, (long)c->shape->inner, (long)p->h,
+             (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
              qni_dtype_name(p->dtype_out));
-}
-
-static qn_status prepare(trial_case *c, qn_device *device) {
-    const qni_activation_problem *p = &c->problem;
-    name_case(c);
-    c->y = malloc((size_t)p->h * sizeof *c->y);
-    c->error = malloc((size_t)p->h * sizeof *c->error);
-    if (!c->y || !c->error)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    for (int i = 0; i < NUM_AREAS; i++)
-        if (has_area(c, i))
-            QN_TRY(make_area(c, device, i));
-    fill_x(c);
-    place(c, &c->problem, false);
-    qni_activation_problem host = c->problem;
-    place(c, &host, true);
-    for (int64_t r = 0; r < host.rows; r++)
-        expect_row(c, &host, r);
-    return QN_OK;
-}
-
-static void case_destroy(trial_case *c) {
-    qni_areas_destroy(c->areas, NUM_AREAS);
-    free(c->y);
-    free(c->error);
-    free(c);
 }
 
 static void make_problem(trial_case *c, qni_dtype dtype, qn_activation function, qni_fp8 kind) {
@@ -211,22 +196,18 @@ static void make_problem(trial_case *c, qni_dtype dtype, qn_activation function,
     c->problem.scale_row = scales_per_row(c);
 }
 
+static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
+
 static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
                          qn_activation function, qni_fp8 kind) {
-    trial_case *c = calloc(1, sizeof *c);
-    qn_status st;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->form = f;
-    c->shape = s;
-    c->random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
-    make_problem(c, dtype, function, kind);
-    QN_TRY_OUT(prepare(c, qn_stream_device(qni_trial_stream(run))));
-    QN_TRY_OUT(qni_areas_try(run, &qni_op_activation, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    st = qni_areas_excuse_far(run, &qni_op_activation, c->text, s->gap, st);
-    case_destroy(c);
-    return st;
+    trial_case c = {.base = {&case_kind, &qni_op_activation,
+                             .scratch_bytes = 2 * (size_t)s->h * sizeof(double)},
+                    .form = f,
+                    .shape = s};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    make_problem(&c, dtype, function, kind);
+    name_case(&c);
+    return qni_case_try(run, &c.base);
 }
 
 // ---- rows in batches
@@ -261,7 +242,7 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, 
                    .is_written = finds_scale}};
     name_case(&c);
     return qni_trial_row_batches(
-        run, &(qni_row_op){&qni_op_activation, c.text, tensors, NUM_AREAS, make_batch, &c});
+        run, &(qni_row_op){&qni_op_activation, c.base.text, tensors, NUM_AREAS, make_batch, &c});
 }
 
 /** Tries h of whole runs, enough that long rows are many, and other h. */

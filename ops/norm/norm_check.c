@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the norm family: every form of the ops, on shapes that reach every kernel
 // and every edge.
-#include "../../check/area.h"
 #include "../../check/batches.h"
+#include "../../check/case.h"
 #include "../../check/walk.h"
 #include "norm.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /** One of the family's functions, by what it computes. */
 typedef struct form {
@@ -66,16 +63,14 @@ enum { X, OUT, RESIDUAL, WEIGHT, BETA, GATE, SCALE, NUM_AREAS };
 static const char *const area_names[] = {"x", "out", "residual", "weight", "beta", "gate", "scale"};
 
 typedef struct trial_case {
+    qni_case base; // first
     const form *form;
     const shape *shape;
-    qni_norm_problem problem; // pointers into device memory
-    qni_area areas[NUM_AREAS];
-    uint64_t random;
+    qni_norm_problem problem;
     double *t, *y, *error; // a row's results
-    char text[160];
 } trial_case;
 
-// ---- making a case
+// ---- the tensors
 
 static bool has_area(const trial_case *c, int which) {
     const form *f = c->form;
@@ -95,26 +90,30 @@ static int64_t scales_per_row(const trial_case *c) {
     return c->form->quant == QNI_NORM_PER_GROUP ? qni_norm_groups(&c->problem) : 1;
 }
 
-static qn_status make_area(trial_case *c, qn_device *device, int which) {
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
     const qni_norm_problem *p = &c->problem;
-    const int64_t weight_rows = c->form->has_batches ? c->shape->batches : 1;
-    const bool is_row = which <= RESIDUAL, is_weight = which > RESIDUAL && which < SCALE;
-    const qni_dtype dtype = which == OUT ? p->dtype_out
-                            : is_row     ? p->dtype
-                            : is_weight  ? p->dtype_weights
-                                         : QNI_F32;
-    const int64_t rows = is_row ? p->rows : weight_rows;
-    const int64_t scales = c->form->quant == QNI_NORM_STATIC ? 1 : p->rows * scales_per_row(c);
+    const bool is_row = which <= RESIDUAL;
+    if (!has_area(c, which))
+        return (qni_extent){};
     if (which == SCALE)
-        return qni_area_create(&c->areas[which], area_names[which], device, dtype, scales, 0);
-    return qni_area_create_rows(&c->areas[which], area_names[which], device, dtype, rows, p->h,
-                                row_stride(c), c->shape->offset);
+        return qni_dense(QNI_F32,
+                         c->form->quant == QNI_NORM_STATIC ? 1 : p->rows * scales_per_row(c));
+    return (qni_extent){.dtype = which == OUT ? p->dtype_out
+                                 : is_row     ? p->dtype
+                                              : p->dtype_weights,
+                        .rows = is_row                 ? p->rows
+                                : c->form->has_batches ? c->shape->batches
+                                                       : 1,
+                        .row = p->h,
+                        .stride = row_stride(c),
+                        .offset = c->shape->offset};
 }
 
 /** Returns an element of x. Each row has a scale of its own: one is zeros, one has f16's largest
  *  values or values whose squares are large, one lies far from zero, one has infinite squares. */
 static double x_value(trial_case *c, int64_t row) {
-    const double normal = qni_random_normal(&c->random);
+    const double normal = qni_random_normal(&c->base.random);
     switch (row % 8) {
     case 1:
         return 0;
@@ -131,13 +130,14 @@ static double x_value(trial_case *c, int64_t row) {
     }
 }
 
-static void fill_area(trial_case *c, int which) {
-    qni_area *a = &c->areas[which];
+static void fill(void *context, int which) {
+    trial_case *c = context;
+    qni_area *a = &c->base.areas[which];
     const int64_t h = c->problem.h, stride = row_stride(c);
     const int64_t rows = which == SCALE ? 0 : (a->count + stride - h) / stride;
     for (int64_t i = 0; i < rows * h; i++) { // gaps keep their poison
         const double v = which == X || which == RESIDUAL ? x_value(c, i / h)
-                                                         : 0.5 + qni_random_normal(&c->random);
+                                                         : 0.5 + qni_random_normal(&c->base.random);
         qni_put(a->dtype, qni_area_host(a), i / h * stride + i % h, v);
     }
     if (which == SCALE && c->form->quant == QNI_NORM_STATIC)
@@ -157,8 +157,10 @@ static qni_norm_weights weights_in(const trial_case *c, const qni_area *a, bool 
     return (qni_norm_weights){qni_area_data(a, on_host), c->form->has_batches ? row_stride(c) : 0};
 }
 
-static void place(const trial_case *c, qni_norm_problem *p, bool on_host) {
-    const qni_area *a = c->areas;
+static const void *place(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_norm_problem *p = &c->problem;
+    const qni_area *a = c->base.areas;
     p->x = rows_in(c, &a[X], on_host);
     p->out = rows_in(c, &a[c->form->in_place ? X : OUT], on_host);
     p->residual = rows_in(c, &a[RESIDUAL], on_host);
@@ -166,6 +168,7 @@ static void place(const trial_case *c, qni_norm_problem *p, bool on_host) {
     p->beta = weights_in(c, &a[BETA], on_host);
     p->gate = weights_in(c, &a[GATE], on_host);
     p->scale = qni_area_data(&a[SCALE], on_host);
+    return p;
 }
 
 // ---- expected results
@@ -185,7 +188,7 @@ typedef struct bounds {
 static double t_error(const trial_case *c, int64_t row, int64_t i) {
     if (!c->form->has_residual)
         return 0;
-    const qni_area *residual = &c->areas[RESIDUAL];
+    const qni_area *residual = &c->base.areas[RESIDUAL];
     const double r = qni_get(residual->dtype, qni_area_host(residual), row * row_stride(c) + i);
     const double product = c->form->has_gate ? fabs(c->t[i] - r) : 0;
     return 0x1.01p-24 * (fabs(c->t[i]) + product);
@@ -215,9 +218,9 @@ static bounds find_bounds(const trial_case *c, int64_t row) {
 static double y_error(const trial_case *c, const bounds *b, int64_t row, int64_t i) {
     const qni_norm_problem *p = &c->problem;
     const int64_t batch = c->form->has_batches ? row / p->inner : 0;
-    const double weight =
-        qni_get(p->dtype_weights, qni_area_host(&c->areas[WEIGHT]), batch * row_stride(c) + i) +
-        (double)p->weight_plus;
+    const double weight = qni_get(p->dtype_weights, qni_area_host(&c->base.areas[WEIGHT]),
+                                  batch * row_stride(c) + i) +
+                          (double)p->weight_plus;
     const double offset = fabs(c->t[i] - b->centre);
     const double normalised = b->inverse * (b->mean + t_error(c, row, i) + offset * b->spread);
     return fabs(weight) * normalised +
@@ -225,74 +228,51 @@ static double y_error(const trial_case *c, const bounds *b, int64_t row, int64_t
 }
 
 static void expect_plain(trial_case *c, int64_t at) {
-    qni_area *out = &c->areas[c->form->in_place ? X : OUT];
+    qni_area *out = &c->base.areas[c->form->in_place ? X : OUT];
     for (int64_t i = 0; i < c->problem.h; i++)
         qni_area_expect(out, at + i, c->y[i], c->error[i]);
 }
 
-static void expect_row(trial_case *c, const qni_norm_problem *host, int64_t row) {
-    const int64_t at = row * row_stride(c), h = host->h;
-    qni_norm_ref_row(host, row, c->t, c->y);
+static void expect_row(trial_case *c, int64_t row) {
+    const qni_norm_problem *p = &c->problem;
+    const int64_t at = row * row_stride(c), h = p->h;
+    qni_norm_ref_row(p, row, c->t, c->y);
     const bounds b = find_bounds(c, row);
     for (int64_t i = 0; i < h; i++)
         c->error[i] = y_error(c, &b, row, i) +
                       (c->form->rounds_first ? qni_spacing(c->problem.dtype, c->y[i]) / 2 : 0);
     for (int64_t i = 0; c->form->has_residual && i < h; i++)
-        qni_area_expect(&c->areas[RESIDUAL], at + i, c->t[i], t_error(c, row, i));
+        qni_area_expect(&c->base.areas[RESIDUAL], at + i, c->t[i], t_error(c, row, i));
     const qni_exact exact = {c->y, c->error, h};
-    qni_area *out = &c->areas[OUT], *scale = &c->areas[SCALE];
+    qni_area *out = &c->base.areas[OUT], *scale = &c->base.areas[SCALE];
     if (c->form->quant == QNI_NORM_PLAIN)
         expect_plain(c, at);
     else if (c->form->quant == QNI_NORM_STATIC)
-        qni_area_expect_codes(out, at, exact, (double)*host->scale, 0);
+        qni_area_expect_codes(out, at, exact, (double)*p->scale, 0);
     else
         qni_area_expect_found_scales(scale, row * scales_per_row(c), out, at, exact,
                                      c->form->quant == QNI_NORM_PER_TOKEN ? h : QNI_NORM_GROUP,
-                                     (double)host->scale_eps);
+                                     (double)p->scale_eps);
 }
 
-// ---- running a case
-
-static void make_expectations(trial_case *c) {
-    qni_norm_problem host = c->problem;
-    place(c, &host, true);
-    for (int64_t r = 0; r < host.rows; r++)
-        expect_row(c, &host, r);
+static void expect(void *context, void *scratch) {
+    trial_case *c = context;
+    c->t = scratch;
+    c->y = c->t + c->problem.h;
+    c->error = c->y + c->problem.h;
+    for (int64_t r = 0; r < c->problem.rows; r++)
+        expect_row(c, r);
 }
+
+// ---- a case
 
 static void name_case(trial_case *c) {
     const qni_norm_problem *p = &c->problem;
-    snprintf(c->text, sizeof c->text, "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weights=%s ->%s%s",
-             c->form->name, (long)c->shape->batches, (long)c->shape->inner, (long)p->h,
-             (long)c->shape->gap, (long)c->shape->offset, qni_dtype_name(p->dtype),
-             qni_dtype_name(p->dtype_weights), qni_dtype_name(p->dtype_out),
-             c->shape->has_no_eps ? " eps=0" : "");
-}
-
-static qn_status prepare(trial_case *c, qn_device *device) {
-    const qni_norm_problem *p = &c->problem;
-    name_case(c);
-    c->t = malloc((size_t)p->h * sizeof *c->t);
-    c->y = malloc((size_t)p->h * sizeof *c->y);
-    c->error = malloc((size_t)p->h * sizeof *c->error);
-    if (!c->t || !c->y || !c->error)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    for (int i = 0; i < NUM_AREAS; i++)
-        if (has_area(c, i)) {
-            QN_TRY(make_area(c, device, i));
-            fill_area(c, i);
-        }
-    place(c, &c->problem, false);
-    make_expectations(c);
-    return QN_OK;
-}
-
-static void case_destroy(trial_case *c) {
-    qni_areas_destroy(c->areas, NUM_AREAS);
-    free(c->t);
-    free(c->y);
-    free(c->error);
-    free(c);
+    snprintf(c->base.text, sizeof c->base.text,
+             "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weights=%s ->%s%s", c->form->name,
+             (long)c->shape->batches, (long)c->shape->inner, (long)p->h, (long)c->shape->gap,
+             (long)c->shape->offset, qni_dtype_name(p->dtype), qni_dtype_name(p->dtype_weights),
+             qni_dtype_name(p->dtype_out), c->shape->has_no_eps ? " eps=0" : "");
 }
 
 static void make_problem(trial_case *c, qni_dtype dtype, qni_dtype weights, qni_fp8 kind) {
@@ -315,22 +295,19 @@ static void make_problem(trial_case *c, qni_dtype dtype, qni_dtype weights, qni_
     c->problem.scale_row = scales_per_row(c);
 }
 
+static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
+
 static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
                          qni_dtype weights, qni_fp8 kind) {
-    trial_case *c = calloc(1, sizeof *c);
-    qn_status st;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->form = f;
-    c->shape = s;
-    c->random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
-    make_problem(c, dtype, weights, kind);
-    QN_TRY_OUT(prepare(c, qn_stream_device(qni_trial_stream(run))));
-    QN_TRY_OUT(qni_areas_try(run, &qni_op_norm, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    st = qni_areas_excuse_far(run, &qni_op_norm, c->text, row_stride(c), st);
-    case_destroy(c);
-    return st;
+    trial_case c = {.base = {.kind = &case_kind,
+                             .op = &qni_op_norm,
+                             .scratch_bytes = 3 * (size_t)s->h * sizeof(double)},
+                    .form = f,
+                    .shape = s};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    make_problem(&c, dtype, weights, kind);
+    name_case(&c);
+    return qni_case_try(run, &c.base);
 }
 
 // ---- fixed vectors
@@ -509,7 +486,7 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, 
     }
     name_case(&c);
     return qni_trial_row_batches(
-        run, &(qni_row_op){&qni_op_norm, c.text, tensors, NUM_AREAS, make_batch, &c});
+        run, &(qni_row_op){&qni_op_norm, c.base.text, tensors, NUM_AREAS, make_batch, &c});
 }
 
 static qni_due is_batch_due(const qni_walk *w) {
