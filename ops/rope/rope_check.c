@@ -3,12 +3,9 @@
 // and every edge.
 #include "rope_check.h"
 
-#include "../../check/area.h"
+#include "../../check/case.h"
 #include "../../check/walk.h"
 #include "rope.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /** How a form's angles are given. */
 typedef enum source {
@@ -93,16 +90,14 @@ static const char *const area_names[NUM_AREAS] = {
 enum { CACHE_ROWS = 64, PAGE = 5, BATCHES = 3, SEGMENTS = 4 };
 
 typedef struct trial_case {
+    qni_case base; // first
     const form *form;
     const shape *shape;
-    qni_rope_problem problem; // pointers into device memory
-    qni_area areas[NUM_AREAS];
-    uint64_t random;
-    double *x, *y;
-    char text[200];
+    qni_rope_problem problem;
+    double *x, *y; // a head, and what it becomes
 } trial_case;
 
-// ---- making a case
+// ---- the tensors
 
 static int64_t heads_of(const trial_case *c, int part) {
     const bool is_k = part == QNI_ROPE_K || part == QNI_ROPE_K_NOPE;
@@ -144,6 +139,11 @@ static int64_t part_rows(const trial_case *c, int part) {
     return tokens(c) * (c->shape->is_head_major ? heads_of(c, part) : 1);
 }
 
+/** Returns how many elements the pages of a part have. */
+static int64_t page_elements(const trial_case *c, int part) {
+    return pages_of_batch(c) * BATCHES * PAGE * heads_of(c, part) * width_of(c, part);
+}
+
 static int64_t table_width(const trial_case *c) {
     const int64_t dim = c->shape->rotary_dim;
     return c->form->source == BY_TABLES ? dim / 2 : dim;
@@ -159,7 +159,10 @@ static int64_t area_count(const trial_case *c, int which) {
     if (which < OUT)
         return heads_of(c, which) ? part_rows(c, which) : 0;
     if (which < WEIGHT)
-        return heads_of(c, which - OUT) && !f->in_place ? part_rows(c, which - OUT) : 0;
+        return f->in_place                ? 0
+               : is_paged(c, which - OUT) ? page_elements(c, which - OUT)
+               : heads_of(c, which - OUT) ? part_rows(c, which - OUT)
+                                          : 0;
     switch (which) {
     case WEIGHT:
     case WEIGHT + 1:
@@ -197,14 +200,14 @@ static qni_dtype area_dtype(const trial_case *c, int which) {
 
 /** Returns a value: mostly normal, sometimes zero or among the largest, rarely a NaN. */
 static double value(trial_case *c) {
-    const double normal = qni_random_normal(&c->random);
-    switch (qni_random(&c->random) % 256) {
+    const double normal = qni_random_normal(&c->base.random);
+    switch (qni_random(&c->base.random) % 256) {
     case 0:
         return 0;
     case 1:
         return c->problem.dtype == QNI_F16 ? copysign(65504, normal) : ldexp(normal, 40);
     case 2:
-        return qni_random(&c->random) % 8 ? ldexp(normal, -20) : (double)NAN;
+        return qni_random(&c->base.random) % 8 ? ldexp(normal, -20) : (double)NAN;
     default:
         return normal;
     }
@@ -212,10 +215,10 @@ static double value(trial_case *c) {
 
 static void fill_index(trial_case *c, int which) {
     static const int32_t far[] = {0, 1, 1 << 20, (1 << 20) - 1, INT32_MAX, -3, 131071};
-    int32_t *to = qni_area_host(&c->areas[which]);
-    const int64_t n = tokens(c), count = c->areas[which].count, per = pages_of_batch(c);
+    int32_t *to = qni_area_host(&c->base.areas[which]);
+    const int64_t n = tokens(c), count = c->base.areas[which].count, per = pages_of_batch(c);
     for (int64_t i = 0; i < count; i++) {
-        const uint32_t random = qni_random(&c->random);
+        const uint32_t random = qni_random(&c->base.random);
         to[i] = which == POS_IDS && c->form->source == BY_CACHE ? (int32_t)(random % CACHE_ROWS)
                 : which == POS_IDS && i % 2                     ? (int32_t)(random % (1 << 21))
                 : which == POS_IDS                              ? far[i / 2 % 7]
@@ -234,7 +237,7 @@ static void fill_index(trial_case *c, int which) {
 }
 
 static void fill_table(trial_case *c, int which) {
-    qni_area *a = &c->areas[which];
+    qni_area *a = &c->base.areas[which];
     const int64_t width = table_width(c), half = c->shape->rotary_dim / 2;
     for (int64_t i = 0; i < a->count; i++)
         qni_put(a->dtype, qni_area_host(a), i, sin((double)(i % 97) + which));
@@ -244,15 +247,16 @@ static void fill_table(trial_case *c, int which) {
             qni_put(a->dtype, qni_area_host(a), i, (double)NAN);
 }
 
-static void fill_area(trial_case *c, int which) {
-    qni_area *a = &c->areas[which];
+static void fill(void *context, int which) {
+    trial_case *c = context;
+    qni_area *a = &c->base.areas[which];
     if (which >= POS_IDS) {
         fill_index(c, which);
     } else if (which == COS || which == SIN) {
         fill_table(c, which);
     } else if (which >= WEIGHT) {
         for (int64_t i = 0; i < a->count; i++)
-            qni_put(a->dtype, qni_area_host(a), i, 0.5 + qni_random_normal(&c->random));
+            qni_put(a->dtype, qni_area_host(a), i, 0.5 + qni_random_normal(&c->base.random));
     } else if (which < OUT) {
         const int64_t stride = token_stride(c, which), row = stride - c->shape->gap;
         for (int64_t i = 0; i < part_rows(c, which) * row; i++) // gaps keep their poison
@@ -261,27 +265,24 @@ static void fill_area(trial_case *c, int which) {
     }
 }
 
-static qn_status make_area(trial_case *c, qn_device *device, int which) {
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
     const int64_t count = area_count(c, which), offset = which < COS ? c->shape->offset : 0;
-    const int part = which < OUT ? which : which - OUT;
-    qni_area *a = &c->areas[which];
+    const bool is_out = which >= OUT && which < WEIGHT;
+    const int part = is_out ? which - OUT : which;
     if (count == 0)
-        return QN_OK;
-    if (which >= OUT && which < WEIGHT && is_paged(c, part))
-        return qni_area_create(
-            a, area_names[which], device, area_dtype(c, which),
-            pages_of_batch(c) * BATCHES * PAGE * heads_of(c, part) * width_of(c, part), offset);
-    if (which < WEIGHT)
-        return qni_area_create_rows(a, area_names[which], device, area_dtype(c, which), count,
-                                    token_stride(c, part) - c->shape->gap, token_stride(c, part),
-                                    offset);
-    return qni_area_create(a, area_names[which], device, area_dtype(c, which), count, offset);
+        return (qni_extent){};
+    if (which >= WEIGHT || (is_out && is_paged(c, part)))
+        return (qni_extent){area_dtype(c, which), 1, .row = count, .offset = offset};
+    return (qni_extent){.dtype = area_dtype(c, which),
+                        .rows = count,
+                        .row = token_stride(c, part) - c->shape->gap,
+                        .stride = token_stride(c, part),
+                        .offset = offset};
 }
 
-// ---- making a problem of the areas
-
 static void *at(const trial_case *c, int which, bool on_host) {
-    return qni_area_data(&c->areas[which], on_host);
+    return qni_area_data(&c->base.areas[which], on_host);
 }
 
 static int out_area(const trial_case *c, int part) {
@@ -315,7 +316,9 @@ static void place_part(const trial_case *c, qni_rope_problem *p, int part, bool 
     r->out_head = is_hnd ? PAGE * width : width;
 }
 
-static void place(const trial_case *c, qni_rope_problem *p, bool on_host) {
+static const void *place(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_rope_problem *p = &c->problem;
     for (int part = 0; part < QNI_ROPE_PARTS; part++)
         place_part(c, p, part, on_host);
     p->cos = at(c, COS, on_host);
@@ -332,6 +335,7 @@ static void place(const trial_case *c, qni_rope_problem *p, bool on_host) {
                           .kv_indices = at(c, KV_INDICES, on_host),
                           .kv_indptr = at(c, KV_INDPTR, on_host),
                           .page_size = PAGE};
+    return p;
 }
 
 // ---- expected results
@@ -344,8 +348,8 @@ static double x_error(const trial_case *c) {
 
 /** Returns how far an element of a pair may be off: by the errors of the angle, of x, and of the
  *  products' rounding. */
-static double pair_error(const trial_case *c, const qni_rope_problem *p, int64_t position,
-                         int64_t i) {
+static double pair_error(const trial_case *c, int64_t position, int64_t i) {
+    const qni_rope_problem *p = &c->problem;
     const int64_t half = p->rotary_dim / 2;
     const int64_t other = p->is_interleaved ? i ^ 1 : i < half ? i + half : i - half;
     const double magnitude = fabs(c->x[i]) + fabs(c->x[other]);
@@ -355,15 +359,15 @@ static double pair_error(const trial_case *c, const qni_rope_problem *p, int64_t
     return magnitude * (angle + x_error(c) + 3 * 0x1p-24);
 }
 
-static void expect_head(trial_case *c, const qni_rope_problem *p, int part, int64_t t, int64_t head,
-                        int64_t position) {
+static void expect_head(trial_case *c, int part, int64_t t, int64_t head, int64_t position) {
+    const qni_rope_problem *p = &c->problem;
     const qni_rope_rows *r = &p->parts[part];
     const int64_t to = qni_rope_out(p, r, t) + head * r->out_head;
-    qni_area *out = &c->areas[out_area(c, part)];
+    qni_area *out = &c->base.areas[out_area(c, part)];
     qni_rope_ref_head(p, part, t, head, position, c->x, c->y);
     for (int64_t i = 0; i < r->width; i++) {
         const bool turns = part <= QNI_ROPE_K && i < p->rotary_dim;
-        const double error = turns ? pair_error(c, p, position, i) : fabs(c->x[i]) * x_error(c);
+        const double error = turns ? pair_error(c, position, i) : fabs(c->x[i]) * x_error(c);
         const double scale = c->form->is_quant ? (double)r->scale : 1;
         const double rounding = c->form->is_quant ? fabs(c->y[i]) * 0x1p-24 : 0;
         // A NaN must stay a NaN, whatever the other element of its pair is.
@@ -371,48 +375,30 @@ static void expect_head(trial_case *c, const qni_rope_problem *p, int part, int6
     }
 }
 
-static void make_expectations(trial_case *c) {
-    qni_rope_problem host = c->problem;
-    place(c, &host, true);
-    for (int64_t t = 0; t < host.n; t++) {
+static void expect(void *context, void *scratch) {
+    trial_case *c = context;
+    const qni_rope_problem *p = &c->problem;
+    c->x = scratch;
+    c->y = c->x + c->shape->width + 16;
+    for (int64_t t = 0; t < p->n; t++) {
         int64_t position;
-        const bool is_there = qni_rope_position(&host, t, &position);
+        const bool is_there = qni_rope_position(p, t, &position);
         for (int part = is_there ? 0 : QNI_ROPE_Q_NOPE; part < QNI_ROPE_PARTS; part++)
-            for (int64_t h = 0; h < host.parts[part].heads; h++)
-                if (qni_rope_out(&host, &host.parts[part], t) >= 0)
-                    expect_head(c, &host, part, t, h, position);
+            for (int64_t h = 0; h < p->parts[part].heads; h++)
+                if (qni_rope_out(p, &p->parts[part], t) >= 0)
+                    expect_head(c, part, t, h, position);
     }
 }
 
-// ---- running a case
+// ---- a case
 
-static qn_status prepare(trial_case *c, qn_device *device) {
+static void name_case(trial_case *c) {
     const shape *s = c->shape;
-    const size_t room = (size_t)(s->width + 16) * sizeof *c->x;
-    snprintf(c->text, sizeof c->text,
+    snprintf(c->base.text, sizeof c->base.text,
              "%s [%ld, %ld, %ld/%ld, %ld] R=%ld gap=%ld offset=%ld %s ->%s", c->form->name,
              (long)s->batches, (long)s->inner, (long)s->q_heads, (long)s->k_heads, (long)s->width,
              (long)s->rotary_dim, (long)s->gap, (long)s->offset, qni_dtype_name(c->problem.dtype),
              qni_dtype_name(c->problem.dtype_out));
-    c->x = malloc(room);
-    c->y = malloc(room);
-    if (!c->x || !c->y)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    for (int i = 0; i < NUM_AREAS; i++) {
-        QN_TRY(make_area(c, device, i));
-        if (c->areas[i].owner)
-            fill_area(c, i);
-    }
-    place(c, &c->problem, false);
-    make_expectations(c);
-    return QN_OK;
-}
-
-static void case_destroy(trial_case *c) {
-    qni_areas_destroy(c->areas, NUM_AREAS);
-    free(c->x);
-    free(c->y);
-    free(c);
 }
 
 static qni_rope_problem make_problem(const form *f, const shape *s, qni_dtype dtype,
@@ -439,23 +425,20 @@ static qni_rope_problem make_problem(const form *f, const shape *s, qni_dtype dt
     };
 }
 
+static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
+
 static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
                          int turn) {
-    trial_case *c = calloc(1, sizeof *c);
-    qn_status st;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->form = f;
-    c->shape = s;
-    c->random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
-    c->problem =
+    const size_t head_bytes = (size_t)(s->width + 16) * sizeof(double);
+    trial_case c = {
+        .base = {.kind = &case_kind, .op = &qni_op_rope, .scratch_bytes = 2 * head_bytes},
+        .form = f,
+        .shape = s};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    c.problem =
         make_problem(f, s, dtype, turn % 2 ? dtype : QNI_F32, (qni_fp8)(turn % QNI_NUM_FP8));
-    QN_TRY_OUT(prepare(c, qn_stream_device(qni_trial_stream(run))));
-    QN_TRY_OUT(qni_areas_try(run, &qni_op_rope, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    st = qni_areas_excuse_far(run, &qni_op_rope, c->text, s->gap, st);
-    case_destroy(c);
-    return st;
+    name_case(&c);
+    return qni_case_try(run, &c.base);
 }
 
 /** Returns whether a problem is due. The shape of which a quarter turns, with positions 0 and 2^20,
