@@ -3,14 +3,11 @@
 // touches nothing else. Used by qn_check on every device.
 #include "quantize_check.h"
 
-#include "../../check/area.h"
+#include "../../check/case.h"
 #include "../../check/walk.h"
 #include "../shared/round.h"
 #include "quantize.h"
 #include "rows.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /** What x is filled with when quantising. */
 typedef enum fill { FILL_NORMAL, FILL_ANY_FINITE, FILL_TIES, FILL_NONFINITE, NUM_FILLS } fill;
@@ -30,13 +27,14 @@ static const shape shapes[] = {
 /** Areas are of bytes, since kernels must give the definition's bits. Differences are reported from
  *  the last area on, so that a cause comes before its effects. */
 enum { X, Q, SCALE, NUM_AREAS };
+static const char *const area_names[] = {"x", "q", "scale"};
 
 typedef struct trial_case {
-    qni_quantize_problem problem; // pointers into device memory
+    qni_case base; // first
+    const shape *shape;
+    qni_quantize_problem problem;
     bool dequantizes;
-    qni_area areas[NUM_AREAS];
-    uint64_t random;
-    char text[160];
+    fill with;
 } trial_case;
 
 static void store_element(qni_dtype dtype, void *x, int64_t i, float v) {
@@ -52,14 +50,14 @@ static void store_element(qni_dtype dtype, void *x, int64_t i, float v) {
 static float normal_value(trial_case *c) {
     int64_t sum = 0;
     for (int i = 0; i < 4; i++)
-        sum += qni_random(&c->random) >> 12;
+        sum += qni_random(&c->base.random) >> 12;
     return (float)(sum - (2 << 20)) * 0x1p-19f;
 }
 
 /** Returns any bits but those of an infinity or a NaN. */
 static float finite_value(trial_case *c, qni_dtype dtype) {
     for (;;) {
-        const uint32_t bits = qni_random(&c->random);
+        const uint32_t bits = qni_random(&c->base.random);
         const uint16_t half = (uint16_t)bits;
         const float v =
             dtype == QNI_F32 ? __builtin_bit_cast(float, bits) : qni_load_element(dtype, &half, 0);
@@ -74,26 +72,26 @@ static float tie_value(trial_case *c, int64_t col) {
     const qni_fp8_format f = qni_fp8_format_of(c->problem.kind);
     if (col % QNI_BLOCK == 0)
         return f.max;
-    const uint8_t code = (uint8_t)(qni_random(&c->random) % f.max_code);
+    const uint8_t code = (uint8_t)(qni_random(&c->base.random) % f.max_code);
     const float tie = (qni_fp8_decode(c->problem.kind, code) +
                        qni_fp8_decode(c->problem.kind, (uint8_t)(code + 1))) *
                       0.5f;
-    return qni_random(&c->random) & 1 ? tie : -tie;
+    return qni_random(&c->base.random) & 1 ? tie : -tie;
 }
 
 static float nonfinite_value(trial_case *c) {
-    switch (qni_random(&c->random) % 256) {
+    switch (qni_random(&c->base.random) % 256) {
     case 0:
         return __builtin_nanf("");
     case 1:
-        return qni_random(&c->random) & 1 ? __builtin_inff() : -__builtin_inff();
+        return qni_random(&c->base.random) & 1 ? __builtin_inff() : -__builtin_inff();
     default:
         return normal_value(c);
     }
 }
 
-static float fill_value(trial_case *c, fill with, int64_t row, int64_t col) {
-    switch (with) {
+static float fill_value(trial_case *c, int64_t row, int64_t col) {
+    switch (c->with) {
     case FILL_ANY_FINITE:
         return finite_value(c, c->problem.dtype_x);
     case FILL_TIES:
@@ -105,20 +103,20 @@ static float fill_value(trial_case *c, fill with, int64_t row, int64_t col) {
     }
 }
 
-static void fill_x(trial_case *c, fill with) {
+static void fill_x(trial_case *c) {
     const qni_quantize_problem *p = &c->problem;
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t col = 0; col < p->cols; col++)
-            store_element(p->dtype_x, qni_area_host(&c->areas[X]), r * p->x_row + col,
-                          fill_value(c, with, r, col));
+            store_element(p->dtype_x, qni_area_host(&c->base.areas[X]), r * p->x_row + col,
+                          fill_value(c, r, col));
 }
 
 /** Returns a scale of any size. Some scales are any bits at all, some are denormals, and some have
  *  a product with a small code that lies so near a tie between two bf16 denormals that f32 cannot
  *  tell it from the tie. */
 static float scale_value(trial_case *c) {
-    const uint32_t bits = qni_random(&c->random);
-    switch (qni_random(&c->random) % 16) {
+    const uint32_t bits = qni_random(&c->base.random);
+    switch (qni_random(&c->base.random) % 16) {
     case 0:
         return __builtin_bit_cast(float, bits);
     case 1:
@@ -131,118 +129,108 @@ static float scale_value(trial_case *c) {
 }
 
 /** Fills q with every code. */
-static void fill_quantized(trial_case *c) {
+static void fill_q(trial_case *c) {
     const qni_quantize_problem *p = &c->problem;
-    uint8_t *q = qni_area_host(&c->areas[Q]);
-    float *scale = qni_area_host(&c->areas[SCALE]);
+    uint8_t *q = qni_area_host(&c->base.areas[Q]);
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t col = 0; col < p->cols; col++)
-            q[r * p->q_row + col] = (uint8_t)qni_random(&c->random);
+            q[r * p->q_row + col] = (uint8_t)qni_random(&c->base.random);
+}
+
+static void fill_scales(trial_case *c) {
+    const qni_quantize_problem *p = &c->problem;
+    float *scale = qni_area_host(&c->base.areas[SCALE]);
     for (int64_t r = 0; r < qni_pieces(p->rows, p->block_rows); r++)
         for (int64_t col = 0; col < qni_quantize_block_cols(p); col++)
             scale[r * p->scale_row + col] = scale_value(c);
 }
 
-/** The bytes of a tensor's rows. */
-typedef struct extent {
-    int64_t rows, row, stride;
-} extent;
-
-static extent extent_of(const trial_case *c, int which) {
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
     const qni_quantize_problem *p = &c->problem;
-    const int64_t element = qni_element_bytes(p->dtype_x);
-    if (which == X)
-        return (extent){p->rows, p->cols * element, p->x_row * element};
-    if (which == Q)
-        return (extent){p->rows, p->cols, p->q_row};
-    return (extent){qni_pieces(p->rows, p->block_rows), qni_quantize_block_cols(p) * 4,
-                    p->scale_row * 4};
-}
-
-static qn_status make_areas(trial_case *c, qn_device *device, const shape *s) {
-    static const char *const names[] = {"x", "q", "scale"};
-    qni_quantize_problem *p = &c->problem;
-    const int64_t elements[] = {qni_element_bytes(p->dtype_x), 1, 4};
-    for (int i = 0; i < NUM_AREAS; i++) {
-        const extent e = extent_of(c, i);
-        QN_TRY(qni_area_create(&c->areas[i], names[i], device, QNI_U8, e.rows * e.stride,
-                               s->offset * elements[i]));
+    const int64_t element = which == X ? qni_element_bytes(p->dtype_x) : which == Q ? 1 : 4;
+    qni_extent e = {QNI_U8, p->rows, p->cols, which == X ? p->x_row : p->q_row, c->shape->offset};
+    if (which == SCALE) {
+        e.rows = qni_pieces(p->rows, p->block_rows);
+        e.row = qni_quantize_block_cols(p);
+        e.stride = p->scale_row;
     }
-    p->x = qni_area_device(&c->areas[X]);
-    p->q = qni_area_device(&c->areas[Q]);
-    p->scale = qni_area_device(&c->areas[SCALE]);
-    return QN_OK;
+    e.row *= element, e.stride *= element, e.offset *= element;
+    return e;
 }
 
-/** Runs the definition on `right`, which are copies of the areas. */
-static void expect_right(trial_case *c, uint8_t *const right[NUM_AREAS]) {
+static void fill_area(void *context, int which) {
+    trial_case *c = context;
+    if (which == X && !c->dequantizes)
+        fill_x(c);
+    else if (which == Q && c->dequantizes)
+        fill_q(c);
+    else if (which == SCALE && c->dequantizes)
+        fill_scales(c);
+}
+
+static const void *place(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_quantize_problem *p = &c->problem;
+    p->x = qni_area_data(&c->base.areas[X], on_host);
+    p->q = qni_area_data(&c->base.areas[Q], on_host);
+    p->scale = qni_area_data(&c->base.areas[SCALE], on_host);
+    return p;
+}
+
+static void expect(void *context, void *) {
+    trial_case *c = context;
+    qni_area *areas = c->base.areas;
     qni_quantize_problem p = c->problem;
-    for (int i = 0; i < NUM_AREAS; i++)
-        memcpy(right[i], qni_area_host(&c->areas[i]), (size_t)c->areas[i].count);
-    p.x = right[X], p.q = right[Q], p.scale = (float *)right[SCALE];
+    p.x = qni_area_draft(&areas[X]);
+    p.q = qni_area_draft(&areas[Q]);
+    p.scale = qni_area_draft(&areas[SCALE]);
     if (c->dequantizes)
         qni_dequantize_ref(&p);
     else
         qni_quantize_ref(&p);
+    const void *right[] = {p.x, p.q, p.scale};
     for (int which = c->dequantizes ? X : Q; which <= (c->dequantizes ? X : SCALE); which++) {
-        const extent e = extent_of(c, which);
+        const qni_extent e = extent_of(c, which);
         for (int64_t r = 0; r < e.rows; r++)
             for (int64_t i = r * e.stride; i < r * e.stride + e.row; i++)
-                qni_area_expect(&c->areas[which], i, right[which][i], 0);
+                qni_area_expect(&areas[which], i, ((const uint8_t *)right[which])[i], 0);
     }
 }
 
-static qn_status make_expectations(trial_case *c) {
-    uint8_t *right[NUM_AREAS];
-    bool has_memory = true;
-    for (int i = 0; i < NUM_AREAS; i++)
-        has_memory &= (right[i] = malloc((size_t)c->areas[i].count)) != nullptr;
-    if (has_memory)
-        expect_right(c, right);
-    for (int i = 0; i < NUM_AREAS; i++)
-        free(right[i]);
-    return has_memory ? QN_OK : QN_FAIL(QN_E_MEMORY, "check: out of memory");
-}
-
-static void describe(trial_case *c, const shape *s, fill with) {
+static void name_case(trial_case *c) {
+    const shape *s = c->shape;
     const qni_quantize_problem *p = &c->problem;
     const char *q = qni_dtype_name((qni_dtype)(QNI_E4M3FN + (int)p->kind));
     const char *x = qni_dtype_name(p->dtype_x);
-    snprintf(c->text, sizeof c->text, "rows=%ld cols=%ld gaps=%ld,%ld block=%ldx128 %s->%s %s",
-             (long)s->rows, (long)s->cols, (long)s->x_gap, (long)s->q_gap, (long)p->block_rows,
-             c->dequantizes ? q : x, c->dequantizes ? x : q,
-             c->dequantizes ? "any-code" : fill_names[with]);
+    snprintf(c->base.text, sizeof c->base.text,
+             "rows=%ld cols=%ld gaps=%ld,%ld block=%ldx128 %s->%s %s", (long)s->rows, (long)s->cols,
+             (long)s->x_gap, (long)s->q_gap, (long)p->block_rows, c->dequantizes ? q : x,
+             c->dequantizes ? x : q, c->dequantizes ? "any-code" : fill_names[c->with]);
 }
+
+static const qni_case_kind case_kind = {
+    area_names, NUM_AREAS, extent_of, fill_area, place, expect,
+};
 
 static qn_status try_one(qni_trial_run *run, const qni_op *op, const shape *s, qni_dtype dtype,
                          qni_fp8 kind, int64_t block_rows, fill with) {
-    trial_case *c = calloc(1, sizeof *c);
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    qn_status st;
-    c->dequantizes = op == &qni_op_dequantize;
-    c->random = qni_trial_seed(run) + (uint64_t)(s - shapes) * 1000 + (uint64_t)kind;
-    c->problem = (qni_quantize_problem){.dtype_x = dtype,
-                                        .kind = kind,
-                                        .rows = s->rows,
-                                        .cols = s->cols,
-                                        .block_rows = block_rows,
-                                        .x_row = s->cols + s->x_gap,
-                                        .q_row = s->cols + s->q_gap,
-                                        .eps = 1e-4f};
-    c->problem.scale_row = qni_quantize_block_cols(&c->problem) + s->q_gap;
-    QN_TRY_OUT(make_areas(c, qn_stream_device(qni_trial_stream(run)), s));
-    if (c->dequantizes)
-        fill_quantized(c);
-    else
-        fill_x(c, with);
-    QN_TRY_OUT(make_expectations(c));
-    describe(c, s, with);
-    QN_TRY_OUT(qni_areas_try(run, op, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    qni_areas_destroy(c->areas, NUM_AREAS);
-    free(c);
-    return st;
+    trial_case c = {.base = {.kind = &case_kind, .op = op},
+                    .shape = s,
+                    .problem = {.dtype_x = dtype,
+                                .kind = kind,
+                                .rows = s->rows,
+                                .cols = s->cols,
+                                .block_rows = block_rows,
+                                .x_row = s->cols + s->x_gap,
+                                .q_row = s->cols + s->q_gap,
+                                .eps = 1e-4f},
+                    .dequantizes = op == &qni_op_dequantize,
+                    .with = with};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(s - shapes) * 1000 + (uint64_t)kind;
+    c.problem.scale_row = qni_quantize_block_cols(&c.problem) + s->q_gap;
+    name_case(&c);
+    return qni_case_try(run, &c.base);
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {

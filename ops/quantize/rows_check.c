@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of quantisation along rows: every form of scale; all codes and scales must be
 // right to the bit.
-#include "../../check/area.h"
 #include "../../check/batches.h"
+#include "../../check/case.h"
 #include "../../check/walk.h"
 #include "quantize_check.h"
 #include "rows.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct shape {
     int64_t rows, cols, group; // group 0: the whole row
@@ -30,14 +27,12 @@ static const char *const area_names[] = {"x", "q", "scale", "workspace"};
 static const char *const form_names[] = {"given", "f32", "powers of two", "packed", "tensor"};
 
 typedef struct trial_case {
+    qni_case base; // first
     const shape *shape;
-    qni_rows_problem problem; // pointers into device memory
-    qni_area areas[NUM_AREAS];
-    uint64_t random;
-    char text[160];
+    qni_rows_problem problem;
 } trial_case;
 
-// ---- making a case
+// ---- the tensors
 
 static bool has_area(const trial_case *c, int which) {
     return which != MAXIMA || c->problem.form == QNI_SCALE_TENSOR;
@@ -52,38 +47,36 @@ static void place_scales(trial_case *c) {
     p->scale_col = c->shape->is_column_major ? p->rows + 3 : 1;
 }
 
-static int64_t count_of(const trial_case *c, int which) {
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
     const qni_rows_problem *p = &c->problem;
-    if (which == X || which == Q)
-        return (p->rows - 1) * p->x_row + p->cols;
+    if (!has_area(c, which))
+        return (qni_extent){};
     if (which == MAXIMA)
-        return QNI_ROWS_MAXIMA;
-    return qni_rows_has_one_scale(p) ? 1
-                                     : p->rows * p->scale_row + qni_rows_groups(p) * p->scale_col;
-}
-
-static qn_status make_area(trial_case *c, qn_device *device, int which) {
-    const qni_rows_problem *p = &c->problem;
-    const qni_dtype dtypes[] = {p->dtype_x, p->dtype_q,
-                                p->form == QNI_SCALE_PACKED ? QNI_I32 : QNI_F32, QNI_I32};
-    if (which < SCALE)
-        return qni_area_create_rows(&c->areas[which], area_names[which], device, dtypes[which],
-                                    p->rows, p->cols, p->x_row, c->shape->offset);
-    return qni_area_create(&c->areas[which], area_names[which], device, dtypes[which],
-                           count_of(c, which), 0);
+        return qni_dense(QNI_I32, QNI_ROWS_MAXIMA);
+    if (which == SCALE)
+        return qni_dense(p->form == QNI_SCALE_PACKED ? QNI_I32 : QNI_F32,
+                         qni_rows_has_one_scale(p)
+                             ? 1
+                             : p->rows * p->scale_row + qni_rows_groups(p) * p->scale_col);
+    return (qni_extent){.dtype = which == X ? p->dtype_x : p->dtype_q,
+                        .rows = p->rows,
+                        .row = p->cols,
+                        .stride = p->x_row,
+                        .offset = c->shape->offset};
 }
 
 /** Returns an element of x. Each row has a scale of its own: one is zeros, one powers of two, one
  *  has a NaN, one an infinity. */
 static double x_value(trial_case *c, int64_t row, int64_t col) {
-    const double normal = qni_random_normal(&c->random);
+    const double normal = qni_random_normal(&c->base.random);
     if (c->problem.form == QNI_SCALE_TENSOR && row % 8 > 1)
         return 3 * normal;
     switch (row % 8) {
     case 1:
         return 0;
     case 2:
-        return ldexp(normal < 0 ? -1 : 1, (int)(qni_random(&c->random) % 9));
+        return ldexp(normal < 0 ? -1 : 1, (int)(qni_random(&c->base.random) % 9));
     case 3:
         return col == 5 ? (double)NAN : normal;
     case 4:
@@ -97,21 +90,26 @@ static double x_value(trial_case *c, int64_t row, int64_t col) {
     }
 }
 
-static void fill(trial_case *c) {
-    qni_area *x = &c->areas[X];
-    for (int64_t r = 0; r < c->problem.rows; r++)
-        for (int64_t i = 0; i < c->problem.cols; i++)
-            qni_put(x->dtype, qni_area_host(x), r * c->problem.x_row + i, x_value(c, r, i));
-    if (c->problem.form == QNI_SCALE_GIVEN)
-        qni_put(QNI_F32, qni_area_host(&c->areas[SCALE]), 0, 0.013);
+static void fill(void *context, int which) {
+    trial_case *c = context;
+    const qni_rows_problem *p = &c->problem;
+    qni_area *a = &c->base.areas[which];
+    for (int64_t r = 0; which == X && r < p->rows; r++)
+        for (int64_t i = 0; i < p->cols; i++)
+            qni_put(a->dtype, qni_area_host(a), r * p->x_row + i, x_value(c, r, i));
+    if (which == SCALE && p->form == QNI_SCALE_GIVEN)
+        qni_put(QNI_F32, qni_area_host(a), 0, 0.013);
 }
 
-static void place(trial_case *c, qni_rows_problem *p, bool on_host) {
-    const qni_area *a = c->areas;
+static const void *place(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_rows_problem *p = &c->problem;
+    const qni_area *a = c->base.areas;
     p->x = qni_area_data(&a[X], on_host);
     p->q = qni_area_data(&a[Q], on_host);
     p->scale = qni_area_data(&a[SCALE], on_host);
     p->maxima = qni_area_data(&a[MAXIMA], on_host);
+    return p;
 }
 
 // ---- expected results: the definition's values, exactly
@@ -119,7 +117,7 @@ static void place(trial_case *c, qni_rows_problem *p, bool on_host) {
 static void expect_scales(trial_case *c, const qni_rows_problem *p) {
     const int64_t groups = qni_rows_groups(p);
     const int64_t words = p->form == QNI_SCALE_PACKED ? (groups + 3) / 4 : groups;
-    qni_area *a = &c->areas[SCALE];
+    qni_area *a = &c->base.areas[SCALE];
     if (p->form == QNI_SCALE_TENSOR)
         qni_area_expect(a, 0, qni_get(a->dtype, p->scale, 0), 0);
     for (int64_t r = 0; !qni_rows_has_one_scale(p) && r < p->rows; r++)
@@ -129,32 +127,21 @@ static void expect_scales(trial_case *c, const qni_rows_problem *p) {
         }
 }
 
-/** Makes the expectations. The definition runs on copies, because areas must keep what they hold
- *  before a run. */
-static qn_status make_expectations(trial_case *c) {
-    qni_rows_problem host = c->problem;
-    place(c, &host, true);
-    uint8_t *q = malloc((size_t)count_of(c, Q));
-    void *scale = malloc((size_t)count_of(c, SCALE) * 4);
-    if (q && scale) {
-        memcpy(scale, host.scale, (size_t)count_of(c, SCALE) * 4);
-        host.q = q;
-        host.scale = scale;
-        qni_quantize_rows_ref(&host);
-        for (int64_t r = 0; r < host.rows; r++)
-            for (int64_t i = r * host.q_row; i < r * host.q_row + host.cols; i++)
-                qni_area_expect(&c->areas[Q], i, qni_get(host.dtype_q, q, i), 0);
-        expect_scales(c, &host);
-    }
+static void expect(void *context, void *) {
+    trial_case *c = context;
+    qni_rows_problem p = c->problem;
+    p.q = qni_area_draft(&c->base.areas[Q]);
+    p.scale = qni_area_draft(&c->base.areas[SCALE]);
+    qni_quantize_rows_ref(&p);
+    for (int64_t r = 0; r < p.rows; r++)
+        for (int64_t i = r * p.q_row; i < r * p.q_row + p.cols; i++)
+            qni_area_expect(&c->base.areas[Q], i, qni_get(p.dtype_q, p.q, i), 0);
+    expect_scales(c, &p);
     for (int64_t i = 0; has_area(c, MAXIMA) && i < QNI_ROWS_MAXIMA; i++)
-        qni_area_expect(&c->areas[MAXIMA], i, 0, INT32_MAX); // may be anything
-    const bool had_memory = q && scale;
-    free(q);
-    free(scale);
-    return had_memory ? QN_OK : QN_FAIL(QN_E_MEMORY, "check: out of memory");
+        qni_area_expect(&c->base.areas[MAXIMA], i, 0, INT32_MAX); // may be anything
 }
 
-// ---- running a case
+// ---- a case
 
 static void make_problem(trial_case *c, qni_dtype dtype, qni_dtype dtype_q, qni_scale_form form) {
     const shape *s = c->shape;
@@ -169,35 +156,22 @@ static void make_problem(trial_case *c, qni_dtype dtype, qni_dtype dtype_q, qni_
                                     .eps = 1e-10f};
     if (qni_rows_has_one_scale(&c->problem))
         c->problem.group = s->cols;
-    snprintf(c->text, sizeof c->text, "[%ld, %ld] group=%ld scales %s%s gap=%ld offset=%ld %s->%s",
-             (long)s->rows, (long)s->cols, (long)s->group, form_names[form],
+    snprintf(c->base.text, sizeof c->base.text,
+             "[%ld, %ld] group=%ld scales %s%s gap=%ld offset=%ld %s->%s", (long)s->rows,
+             (long)s->cols, (long)s->group, form_names[form],
              s->is_column_major ? " column-major" : "", (long)s->gap, (long)s->offset,
              qni_dtype_name(dtype), qni_dtype_name(dtype_q));
 }
 
+static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
+
 static qn_status try_one(qni_trial_run *run, const shape *s, qni_dtype dtype, qni_dtype dtype_q,
                          qni_scale_form form) {
-    trial_case *c = calloc(1, sizeof *c);
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->shape = s;
-    c->random = qni_trial_seed(run) + (uint64_t)(s - shapes) * 100 + (uint64_t)form;
-    make_problem(c, dtype, dtype_q, form);
-    place_scales(c);
-    for (int i = 0; i < NUM_AREAS; i++)
-        if (has_area(c, i))
-            QN_TRY_OUT(make_area(c, qn_stream_device(qni_trial_stream(run)), i));
-    fill(c);
-    QN_TRY_OUT(make_expectations(c));
-    place(c, &c->problem, false);
-    QN_TRY_OUT(
-        qni_areas_try(run, &qni_op_quantize_rows, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    st = qni_areas_excuse_far(run, &qni_op_quantize_rows, c->text, c->problem.x_row, st);
-    qni_areas_destroy(c->areas, NUM_AREAS);
-    free(c);
-    return st;
+    trial_case c = {.base = {.kind = &case_kind, .op = &qni_op_quantize_rows}, .shape = s};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(s - shapes) * 100 + (uint64_t)form;
+    make_problem(&c, dtype, dtype_q, form);
+    place_scales(&c);
+    return qni_case_try(run, &c.base);
 }
 
 // ---- rows in batches
@@ -227,7 +201,7 @@ static qn_status try_batches(qni_trial_run *run, const shape *s, qni_dtype dtype
         [SCALE] = {area_names[SCALE], is_packed ? QNI_I32 : QNI_F32, words, .is_common = is_given,
                    .is_written = !is_given}};
     return qni_trial_row_batches(
-        run, &(qni_row_op){&qni_op_quantize_rows, c.text, tensors, 3, make_batch, &c});
+        run, &(qni_row_op){&qni_op_quantize_rows, c.base.text, tensors, 3, make_batch, &c});
 }
 
 /** Tries all forms but the tensor's scale, which depends on every row. */
