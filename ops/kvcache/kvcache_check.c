@@ -4,10 +4,9 @@
 // from its index tensors.
 #include "kvcache_check.h"
 
-#include "../../check/area.h"
+#include "../../check/case.h"
 #include "kvcache.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -39,13 +38,9 @@ static const char *const area_names[NUM_AREAS] = {
     "slot_mapping", "batch_indices", "positions", "kv_indices", "kv_indptr"};
 
 typedef struct trial_case {
+    qni_case base; // first
     const shape *shape;
-    qni_kvcache_problem problem; // pointers into device memory
-    qni_positions_problem positions;
-    qni_seq_lens_problem seq_lens;
-    qni_area areas[NUM_AREAS];
-    uint64_t random;
-    char text[160];
+    qni_kvcache_problem problem;
 } trial_case;
 
 // ---- where tokens go in the case
@@ -82,7 +77,7 @@ static int64_t page_stride(const shape *s) {
     return s->page * s->heads * s->width + s->gap;
 }
 
-// ---- making a case
+// ---- the tensors
 
 static bool is_quant(const trial_case *c) {
     return c->problem.dtype != c->problem.dtype_out;
@@ -119,21 +114,18 @@ static qni_dtype area_dtype(const trial_case *c, int which) {
                               : QNI_I32;
 }
 
-static qn_status make_area(trial_case *c, qn_device *device, int which) {
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
     const shape *s = c->shape;
-    qni_area *a = &c->areas[which];
+    const qni_dtype dtype = area_dtype(c, which);
     const int64_t row = s->heads * s->width, unit = cache_unit(c);
     if (which <= VALUE)
-        return qni_area_create_rows(a, area_names[which], device, area_dtype(c, which), s->n, row,
-                                    row + s->gap, s->offset);
+        return (qni_extent){dtype, s->n, row, row + s->gap, s->offset};
     if (which <= V_CACHE)
-        return qni_area_create_rows(a, area_names[which], device, area_dtype(c, which),
-                                    num_pages(s), s->page * row * unit, page_stride(s) * unit,
-                                    s->offset * unit);
+        return (qni_extent){dtype, num_pages(s), s->page * row * unit, page_stride(s) * unit,
+                            s->offset * unit};
     const int64_t count = area_count(c, which);
-    return count == 0
-               ? QN_OK
-               : qni_area_create(a, area_names[which], device, area_dtype(c, which), count, 0);
+    return count == 0 ? (qni_extent){} : qni_dense(dtype, count);
 }
 
 static int32_t index_of(const shape *s, int which, int64_t i) {
@@ -154,14 +146,16 @@ static void fill_tokens(trial_case *c, qni_area *a) {
     for (int64_t i = 0; i < c->shape->n * row; i++) {
         const int64_t at = i / row * (row + c->shape->gap) + i % row;
         for (int64_t k = 0; k < size; k++)
-            bytes[at * size + k] = (uint8_t)qni_random(&c->random);
+            bytes[at * size + k] = (uint8_t)qni_random(&c->base.random);
         if (is_quant(c))
-            qni_put(a->dtype, bytes, at, i % 61 == 7 ? (double)NAN : qni_random_normal(&c->random));
+            qni_put(a->dtype, bytes, at,
+                    i % 61 == 7 ? (double)NAN : qni_random_normal(&c->base.random));
     }
 }
 
-static void fill_area(trial_case *c, int which) {
-    qni_area *a = &c->areas[which];
+static void fill(void *context, int which) {
+    trial_case *c = context;
+    qni_area *a = &c->base.areas[which];
     if (which <= VALUE)
         fill_tokens(c, a);
     else if (which == K_SCALE || which == V_SCALE)
@@ -171,17 +165,15 @@ static void fill_area(trial_case *c, int which) {
             ((int32_t *)qni_area_host(a))[i] = index_of(c->shape, which, i);
 }
 
-static void *device_of(const trial_case *c, int which) {
-    return qni_area_data(&c->areas[which], false);
-}
-
-static void place(trial_case *c) {
+static const void *place(void *context, bool on_host) {
+    trial_case *c = context;
+    const qni_area *a = c->base.areas;
     const shape *s = c->shape;
     qni_kvcache_problem *p = &c->problem;
     const int64_t width = s->width, row = s->heads * width;
     for (int i = 0; i < 2; i++)
-        p->parts[i] = (qni_cache_rows){.in = device_of(c, KEY + i),
-                                       .out = device_of(c, K_CACHE + i),
+        p->parts[i] = (qni_cache_rows){.in = qni_area_data(&a[KEY + i], on_host),
+                                       .out = qni_area_data(&a[K_CACHE + i], on_host),
                                        .in_token = row + s->gap,
                                        .in_head = width,
                                        .out_page = page_stride(s),
@@ -189,23 +181,24 @@ static void place(trial_case *c) {
                                        .out_head = s->is_hnd ? s->page * width : width,
                                        .heads = s->heads,
                                        .width = width,
-                                       .scale = device_of(c, K_SCALE + i)};
-    p->pages = (qk_pages){.slots = device_of(c, SLOTS),
-                          .batch_indices = device_of(c, BATCH),
-                          .positions = device_of(c, POSITIONS),
-                          .kv_indices = device_of(c, INDICES),
-                          .kv_indptr = device_of(c, INDPTR),
+                                       .scale = qni_area_data(&a[K_SCALE + i], on_host)};
+    p->pages = (qk_pages){.slots = qni_area_data(&a[SLOTS], on_host),
+                          .batch_indices = qni_area_data(&a[BATCH], on_host),
+                          .positions = qni_area_data(&a[POSITIONS], on_host),
+                          .kv_indices = qni_area_data(&a[INDICES], on_host),
+                          .kv_indptr = qni_area_data(&a[INDPTR], on_host),
                           .page_size = (int32_t)s->page};
+    return p;
 }
 
 // ---- expected results
 
 static void expect_element(trial_case *c, int side, int64_t from, int64_t to) {
-    const qni_area *in = &c->areas[KEY + side];
-    qni_area *out = &c->areas[K_CACHE + side];
+    const qni_area *in = &c->base.areas[KEY + side];
+    qni_area *out = &c->base.areas[K_CACHE + side];
     const int64_t size = qni_dtype_bytes(in->dtype);
     if (is_quant(c)) {
-        const double scale = qni_get(QNI_F32, qni_area_host(&c->areas[K_SCALE + side]), 0);
+        const double scale = qni_get(QNI_F32, qni_area_host(&c->base.areas[K_SCALE + side]), 0);
         const double want = qni_get(in->dtype, qni_area_host(in), from) / scale;
         qni_area_expect(out, to, want, isnan(want) ? 0 : fabs(want) * 0x1.01p-23); // two roundings
         return;
@@ -215,7 +208,8 @@ static void expect_element(trial_case *c, int side, int64_t from, int64_t to) {
                         0);
 }
 
-static void make_expectations(trial_case *c) {
+static void expect(void *context, void *) {
+    trial_case *c = context;
     const shape *s = c->shape;
     const int64_t row = s->heads * s->width;
     for (int64_t t = 0; t < s->n; t++)
@@ -229,104 +223,85 @@ static void make_expectations(trial_case *c) {
         }
 }
 
-// ---- running a case
+// ---- a case
 
-static void case_destroy(trial_case *c) {
-    qni_areas_destroy(c->areas, NUM_AREAS);
-    free(c);
-}
+static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
 
 static qn_status try_append(qni_trial_run *run, const shape *s, qni_dtype dtype,
                             qni_dtype dtype_out) {
-    trial_case *c = calloc(1, sizeof *c);
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    c->shape = s;
-    c->random = qni_trial_seed(run) + (uint64_t)(s - shapes);
-    c->problem = (qni_kvcache_problem){.dtype = dtype, .dtype_out = dtype_out, .n = s->n};
-    snprintf(c->text, sizeof c->text,
+    trial_case c = {.base = {.kind = &case_kind, .op = &qni_op_kvcache},
+                    .shape = s,
+                    .problem = {.dtype = dtype, .dtype_out = dtype_out, .n = s->n}};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(s - shapes);
+    snprintf(c.base.text, sizeof c.base.text,
              "n=%ld [%ld, %ld] page=%ld %s %s%s gap=%ld offset=%ld %s ->%s", (long)s->n,
              (long)s->heads, (long)s->width, (long)s->page, s->is_hnd ? "HND" : "NHD",
              s->by_slot ? "slots" : "pages", s->is_shared ? " shared" : "", (long)s->gap,
              (long)s->offset, qni_dtype_name(dtype), qni_dtype_name(dtype_out));
-    for (int i = 0; i < NUM_AREAS; i++) {
-        QN_TRY_OUT(make_area(c, qn_stream_device(qni_trial_stream(run)), i));
-        if (c->areas[i].owner)
-            fill_area(c, i);
-    }
-    place(c);
-    make_expectations(c);
-    QN_TRY_OUT(qni_areas_try(run, &qni_op_kvcache, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    st = qni_areas_excuse_far(run, &qni_op_kvcache, c->text, page_stride(s), st);
-    case_destroy(c);
-    return st;
+    return qni_case_try(run, &c.base);
 }
+
+// ---- positions and lengths
 
 /** Tries sequences that append 2, 0 and n - 3 tokens; the last token is in no sequence. */
 static qn_status try_positions(qni_trial_run *run, int64_t n) {
+    enum { IDS, PLACES, LENS, BEGINS, COUNT };
+    static const char *const names[] = {"batch_indices", "positions", "seq_lens", "append_indptr"};
     const int32_t indptr[BATCHES + 1] = {0, 2, 2, (int32_t)n - 1}, lens[] = {2, 9, (int32_t)n + 40};
-    trial_case *c = calloc(1, sizeof *c);
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    qni_area *batch = &c->areas[BATCH], *at = &c->areas[POSITIONS];
     const int64_t counts[] = {n, n, BATCHES, BATCHES + 1};
-    for (int i = 0; i < 4; i++)
-        QN_TRY_OUT(qni_area_create(&c->areas[BATCH + i], area_names[BATCH + i],
-                                   qn_stream_device(qni_trial_stream(run)), QNI_I32, counts[i], 0));
-    memcpy(qni_area_host(&c->areas[INDICES]), lens, sizeof lens);
-    memcpy(qni_area_host(&c->areas[INDPTR]), indptr, sizeof indptr);
+    qni_area a[COUNT] = {};
+    char text[60];
+    qn_status st;
+    for (int i = 0; i < COUNT; i++)
+        QN_TRY_OUT(qni_area_create(&a[i], names[i], qn_stream_device(qni_trial_stream(run)),
+                                   QNI_I32, counts[i], 0));
+    memcpy(qni_area_host(&a[LENS]), lens, sizeof lens);
+    memcpy(qni_area_host(&a[BEGINS]), indptr, sizeof indptr);
     for (int64_t t = 0; t < n; t++) {
         const int b = t < 2 ? 0 : t < n - 1 ? 2 : -1;
-        qni_area_expect(batch, t, b, 0);
-        qni_area_expect(at, t, b < 0 ? 0 : b == 0 ? (double)t : (double)(41 + t), 0);
+        qni_area_expect(&a[IDS], t, b, 0);
+        qni_area_expect(&a[PLACES], t, b < 0 ? 0 : b == 0 ? (double)t : (double)(41 + t), 0);
     }
-    c->positions = (qni_positions_problem){.batch_indices = device_of(c, BATCH),
-                                           .positions = device_of(c, POSITIONS),
-                                           .append_indptr = device_of(c, INDPTR),
-                                           .seq_lens = device_of(c, INDICES),
-                                           .n = n,
-                                           .batches = BATCHES};
-    snprintf(c->text, sizeof c->text, "n=%ld batches=%d", (long)n, BATCHES);
-    QN_TRY_OUT(
-        qni_areas_try(run, &qni_op_kvcache_positions, &c->positions, c->text, c->areas, NUM_AREAS));
+    const qni_positions_problem p = {.batch_indices = qni_area_device(&a[IDS]),
+                                     .positions = qni_area_device(&a[PLACES]),
+                                     .append_indptr = qni_area_device(&a[BEGINS]),
+                                     .seq_lens = qni_area_device(&a[LENS]),
+                                     .n = n,
+                                     .batches = BATCHES};
+    snprintf(text, sizeof text, "n=%ld batches=%d", (long)n, BATCHES);
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_kvcache_positions, &p, text, a, COUNT));
 out:
-    case_destroy(c);
+    qni_areas_destroy(a, COUNT);
     return st;
 }
 
 /** Tries sequences of 0, 1, 2, … pages, whose last page is partly full. */
 static qn_status try_seq_lens(qni_trial_run *run, int64_t batches, int32_t page_size) {
-    enum { LENS, BEGINS, LASTS };
+    enum { LENS, BEGINS, LASTS, COUNT };
     static const char *const names[] = {"seq_lens", "kv_indptr", "kv_last_page_len"};
-    trial_case *c = calloc(1, sizeof *c);
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    for (int i = LENS; i <= LASTS; i++)
-        QN_TRY_OUT(qni_area_create(&c->areas[i], names[i], qn_stream_device(qni_trial_stream(run)),
+    qni_area a[COUNT] = {};
+    char text[60];
+    qn_status st;
+    for (int i = 0; i < COUNT; i++)
+        QN_TRY_OUT(qni_area_create(&a[i], names[i], qn_stream_device(qni_trial_stream(run)),
                                    QNI_I32, batches + (i == BEGINS), i));
-    int32_t *begins = qni_area_host(&c->areas[BEGINS]), *lasts = qni_area_host(&c->areas[LASTS]);
+    int32_t *begins = qni_area_host(&a[BEGINS]), *lasts = qni_area_host(&a[LASTS]);
     for (int64_t b = 0, pages = 0; b <= batches; pages += b % 5, b++)
         begins[b] = (int32_t)pages;
     for (int64_t b = 0; b < batches; b++) {
         const int64_t pages = b % 5;
         lasts[b] = pages ? 1 + (int32_t)(b % page_size) : 0;
-        qni_area_expect(&c->areas[LENS], b,
-                        pages ? (double)((pages - 1) * page_size + lasts[b]) : 0, 0);
+        qni_area_expect(&a[LENS], b, pages ? (double)((pages - 1) * page_size + lasts[b]) : 0, 0);
     }
-    c->seq_lens = (qni_seq_lens_problem){.seq_lens = device_of(c, LENS),
-                                         .kv_indptr = device_of(c, BEGINS),
-                                         .kv_last_page_len = device_of(c, LASTS),
-                                         .batches = batches,
-                                         .page_size = page_size};
-    snprintf(c->text, sizeof c->text, "batches=%ld page=%d", (long)batches, page_size);
-    QN_TRY_OUT(
-        qni_areas_try(run, &qni_op_kvcache_seq_lens, &c->seq_lens, c->text, c->areas, NUM_AREAS));
+    const qni_seq_lens_problem p = {.seq_lens = qni_area_device(&a[LENS]),
+                                    .kv_indptr = qni_area_device(&a[BEGINS]),
+                                    .kv_last_page_len = qni_area_device(&a[LASTS]),
+                                    .batches = batches,
+                                    .page_size = page_size};
+    snprintf(text, sizeof text, "batches=%ld page=%d", (long)batches, page_size);
+    QN_TRY_OUT(qni_areas_try(run, &qni_op_kvcache_seq_lens, &p, text, a, COUNT));
 out:
-    case_destroy(c);
+    qni_areas_destroy(a, COUNT);
     return st;
 }
 
