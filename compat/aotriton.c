@@ -5,7 +5,7 @@
 
 // ---- dense
 
-static qn_status check_b(const qni_aotriton_call *c) {
+static qn_status read_b(qni_aotriton_call *c) {
     const DLTensor *b = c->b;
     const int64_t *q = c->q->shape, want[] = {q[0], q[1], q[2], c->k->shape[2]};
     char text[128];
@@ -14,7 +14,8 @@ static qn_status check_b(const qni_aotriton_call *c) {
     if (c->is_causal)
         return QN_FAIL(QN_E_INVALID, "%s: b and is_causal are both given; accepted: one of them",
                        c->op);
-    QN_TRY(qni_aotriton_check_operand(c, "b", b));
+    QN_TRY(qni_aotriton_read(
+        c, QNI_AOT_B, (qni_tensor){.name = "b", .t = b, .ndim = 4, .dtypes = qni_of_floats}));
     for (int i = 0; i < 4; i++)
         if (b->shape[i] != 1 && b->shape[i] != want[i])
             return QN_FAIL(QN_E_INVALID, "%s: b is %s; its dimension %d needs to be 1 or %ld",
@@ -31,7 +32,7 @@ static DLTensor *make_dense_lse(qni_aotriton_view *out, const DLTensor *lse, con
     return &out->t;
 }
 
-static qn_status attend_dense(const qni_aotriton_call *c) {
+static qn_status attend_dense(qni_aotriton_call *c) {
     qn_attention_args args = {.struct_size = sizeof args,
                               .o = c->out,
                               .q = c->q,
@@ -45,11 +46,11 @@ static qn_status attend_dense(const qni_aotriton_call *c) {
                               .lse_base = QN_LSE_BASE_E};
     int64_t bytes;
     qni_aotriton_view lse;
-    QN_TRY(qni_aotriton_check_operands(c));
-    QN_TRY(qni_aotriton_check_outputs(c, c->q->shape[0] * c->q->shape[1]));
-    QN_TRY(check_b(c));
+    QN_TRY(qni_aotriton_read_operands(c, -1));
+    QN_TRY(qni_aotriton_read_outputs(c));
+    QN_TRY(read_b(c));
     QN_TRY(qni_aotriton_check_scalars(c));
-    if (qni_aotriton_is_there(c->softmax_lse))
+    if (c->t[QNI_AOT_LSE].t)
         args.lse = make_dense_lse(&lse, c->softmax_lse, c->q);
     QN_TRY(qni_aotriton_under(c->op, qn_attention_workspace_bytes(&bytes, &args)));
     QN_TRY(qni_aotriton_take_workspace(c, bytes, &args.workspace));
@@ -65,24 +66,24 @@ qn_status qn_aotriton_attn_fwd(const DLTensor *q, const DLTensor *k, const DLTen
                                const DLTensor *atomic_for_causal, qn_stream *stream,
                                const qn_aotriton_ext *ext) {
     (void)atomic_for_causal;
-    const qni_aotriton_call c = {.op = "aotriton_attn_fwd",
-                                 .stream = stream,
-                                 .q = q,
-                                 .k = k,
-                                 .v = v,
-                                 .b = b,
-                                 .softmax_lse = softmax_lse,
-                                 .out = out,
-                                 .sm_scale = sm_scale,
-                                 .dropout_p = dropout_p,
-                                 .philox_seed = philox_seed,
-                                 .philox_offset1 = philox_offset1,
-                                 .philox_offset2 = philox_offset2,
-                                 .philox_seed_output = philox_seed_output,
-                                 .philox_offset_output = philox_offset_output,
-                                 .encoded_softmax = encoded_softmax,
-                                 .is_causal = is_causal,
-                                 .ext = ext};
+    qni_aotriton_call c = {.op = "aotriton_attn_fwd",
+                           .stream = stream,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .b = b,
+                           .softmax_lse = softmax_lse,
+                           .out = out,
+                           .sm_scale = sm_scale,
+                           .dropout_p = dropout_p,
+                           .philox_seed = philox_seed,
+                           .philox_offset1 = philox_offset1,
+                           .philox_offset2 = philox_offset2,
+                           .philox_seed_output = philox_seed_output,
+                           .philox_offset_output = philox_offset_output,
+                           .encoded_softmax = encoded_softmax,
+                           .is_causal = is_causal,
+                           .ext = ext};
     return attend_dense(&c);
 }
 

@@ -1,13 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of AOTriton's calls share: a call's arguments, their checks, and numbers that may
-// lie on the host or on the device.
+// What the files of AOTriton's calls share: a call's arguments, which are read once each under
+// AOTriton's names, and numbers that may lie on the host or on the device.
 #ifndef QNI_AOTRITON_H
 #define QNI_AOTRITON_H
 
-#include "../runtime/runtime.h"
+#include "../runtime/tensor/read.h"
 
 #include <quern/attention.h>
 #include <quern/compat/aotriton.h>
+
+/** The tensors of both attention calls. */
+enum {
+    QNI_AOT_Q,
+    QNI_AOT_K,
+    QNI_AOT_V,
+    QNI_AOT_B,
+    QNI_AOT_CU_Q,
+    QNI_AOT_CU_K,
+    QNI_AOT_SEED,
+    QNI_AOT_OFFSET1,
+    QNI_AOT_SEED_OUTPUT,
+    QNI_AOT_OFFSET_OUTPUT,
+    QNI_AOT_OUT,
+    QNI_AOT_LSE,
+    QNI_AOT_WORKSPACE,
+    QNI_AOT_TENSORS
+};
 
 /** Parameters that both attention calls have; the public header explains them. */
 typedef struct qni_aotriton_call {
@@ -23,6 +41,7 @@ typedef struct qni_aotriton_call {
     const DLTensor *encoded_softmax;
     int32_t is_causal;
     const qn_aotriton_ext *ext;
+    qni_tensor t[QNI_AOT_TENSORS]; // what has been read
 } qni_aotriton_call;
 
 /** Returns quern's status; a failure's message gets the name of AOTriton's call. */
@@ -42,28 +61,24 @@ static inline DLTensor qni_host_tensor(void *data, DLDataType dtype, int32_t ndi
         .data = data, .device = {kDLCPU, 0}, .ndim = ndim, .dtype = dtype, .shape = shape};
 }
 
-/** Checks a tensor as qni_check_tensor does, but one on the host passes as well. */
-qn_status qni_aotriton_check_on_either(const qn_stream *stream, const char *op, const char *name,
-                                       const DLTensor *t, int ndim);
 /** Reads the number in a tensor; 0 if the tensor is absent. Waits for the stream if the tensor lies
  *  on a GPU. */
 qn_status qni_aotriton_read_number(qn_stream *stream, const char *op, const char *name,
                                    const DLTensor *t, uint64_t *out);
 
-/** Checks that q, k and v are given, with four dimensions and an accepted dtype. */
-qn_status qni_aotriton_check_operands(const qni_aotriton_call *c);
-qn_status qni_aotriton_check_operand(const qni_aotriton_call *c, const char *name,
-                                     const DLTensor *t);
-/** Checks that out, and softmax_lse of `rows` times q's tokens, have the shapes that follow from q
- *  and v. */
-qn_status qni_aotriton_check_outputs(const qni_aotriton_call *c, int64_t rows);
+/** States the tensor and reads it. */
+qn_status qni_aotriton_read(qni_aotriton_call *c, int which, qni_tensor stated);
+/** Reads q, k and v. `batch` is the batch that q must have; below 0: any. */
+qn_status qni_aotriton_read_operands(qni_aotriton_call *c, int64_t batch);
+/** Reads out and softmax_lse, whose shapes follow from q and v. */
+qn_status qni_aotriton_read_outputs(qni_aotriton_call *c);
 /** Checks sm_scale, dropout_p, ext and encoded_softmax. */
 qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c);
-/** Takes ext's workspace, which must have so many bytes, and checks that no output overlaps another
- *  tensor. *out is null if no bytes are needed. */
-qn_status qni_aotriton_take_workspace(const qni_aotriton_call *c, int64_t bytes, DLTensor **out);
-/** Reads dropout's numbers into args and runs attention; then writes the numbers where the caller
- *  wants them. */
+/** Reads ext's workspace, which must have so many bytes, and the tensors of dropout's numbers, and
+ *  checks that no output overlaps another tensor. *out is null if no bytes are needed. */
+qn_status qni_aotriton_take_workspace(qni_aotriton_call *c, int64_t bytes, DLTensor **out);
+/** Takes dropout's numbers and runs attention; then writes the numbers where the caller wants
+ *  them. */
 qn_status qni_aotriton_run(const qni_aotriton_call *c, qn_attention_args *args);
 
 /** A tensor over another's memory. It must not be moved, as it points into itself. */

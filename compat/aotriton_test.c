@@ -129,7 +129,11 @@ static void test_workspace(void **) {
     fetch(c.workspace); // checks its guards
     c.workspace->t.byte_offset += 8;
     c.workspace->shape[0] -= 8;
-    assert_refused(call_dense(&c), QN_E_INVALID, "accepted: u8 at a multiple of 16");
+    assert_refused(call_dense(&c), QN_E_INVALID, "needs a multiple of 16 bytes");
+    c.workspace->t.byte_offset -= 8;
+    c.workspace->t.dtype = i32;
+    assert_refused(call_dense(&c), QN_E_UNSUPPORTED,
+                   "aotriton_attn_fwd: workspace has dtype i32; accepted: u8");
     assert_refused(qn_aotriton_attn_fwd_workspace_bytes(nullptr, &c.q->t, &c.q->t, &c.q->t),
                    QN_E_INVALID, "aotriton_attn_fwd_workspace_bytes: attention: bytes is null");
     free_boxes();
@@ -207,7 +211,10 @@ static void test_refusals(void **) {
     c.is_causal = false, c.b->shape[3] = 5;
     assert_refused(call_dense(&c), QN_E_INVALID, "its dimension 3 needs to be 1 or 6");
     c.b->shape[3] = 6, c.b->t.dtype = i32;
-    assert_refused(call_dense(&c), QN_E_UNSUPPORTED, "accepted: f32, f16, bf16");
+    assert_refused(call_dense(&c), QN_E_UNSUPPORTED,
+                   "aotriton_attn_fwd: b has dtype i32; accepted: f32, f16, bf16");
+    c.b->t.dtype = f16, c.b->t.byte_offset += 1;
+    assert_refused(call_dense(&c), QN_E_INVALID, "aotriton_attn_fwd: b begins at ");
     c = good, c.encoded = c.q;
     assert_refused(call_dense(&c), QN_E_UNSUPPORTED,
                    "aotriton_attn_fwd: encoded_softmax is given, and must be absent");
@@ -219,22 +226,37 @@ static void test_refusals(void **) {
     assert_refused(call_dense(&c), QN_E_INVALID, "dropout_p is 1; accepted: 0 to below 1");
     c.p = 0.5f, c.seed = &MAKE(i64, 2)->t;
     assert_refused(call_dense(&c), QN_E_INVALID,
-                   "philox_seed is [2] i64 strides [1]; accepted: one u64 or i64");
+                   "aotriton_attn_fwd: philox_seed has shape [2], needs [1]");
     c.seed = nullptr, c.offset_out = MAKE(i32, 1);
-    assert_refused(call_dense(&c), QN_E_UNSUPPORTED, "philox_offset_output is [1] i32");
+    assert_refused(call_dense(&c), QN_E_UNSUPPORTED,
+                   "philox_offset_output has dtype i32; accepted: i64, u64");
     c = good, c.q = nullptr;
     assert_refused(call_dense(&c), QN_E_INVALID, "aotriton_attn_fwd: q is null");
     c = good, c.v = MAKE(i32, 2, 2, 6, 64);
-    assert_refused(call_dense(&c), QN_E_UNSUPPORTED, "v is [2, 2, 6, 64] i32");
+    assert_refused(call_dense(&c), QN_E_UNSUPPORTED,
+                   "aotriton_attn_fwd: v has dtype i32, needs k's, f16");
+    c.v = MAKE(f32, 2, 2, 6, 64);
+    assert_refused(call_dense(&c), QN_E_UNSUPPORTED,
+                   "aotriton_attn_fwd: v has dtype f32, needs k's, f16");
     c.v = MAKE(f16, 2, 2, 5, 64);
-    assert_refused(call_dense(&c), QN_E_INVALID, "all but head_dim need to be the same");
+    assert_refused(call_dense(&c), QN_E_INVALID,
+                   "aotriton_attn_fwd: v has shape [2, 2, 5, 64], needs [2, 2, 6, any]");
+    c = good, c.k = MAKE(f16, 2, 2, 6, 32);
+    assert_refused(call_dense(&c), QN_E_INVALID,
+                   "aotriton_attn_fwd: k has shape [2, 2, 6, 32], needs [2, any, any, 64]");
     c = good, c.lse = MAKE(f32, 4, 4);
     assert_refused(call_dense(&c), QN_E_INVALID, "softmax_lse has shape [4, 4], needs [8, 4]");
     c.lse = MAKE(f16, 8, 4);
-    assert_refused(call_dense(&c), QN_E_UNSUPPORTED, "softmax_lse is [8, 4] f16");
+    assert_refused(call_dense(&c), QN_E_UNSUPPORTED, "softmax_lse has dtype f16; accepted: f32");
     c = good, c.out = MAKE(f16, 2, 4, 4, 32);
     assert_refused(call_dense(&c), QN_E_INVALID,
                    "out has shape [2, 4, 4, 32], needs [2, 4, 4, 64]");
+    c = good, c.out = MAKE(f16, 2, 4, 4, 64), c.out->strides[3] = 2;
+    assert_refused(call_dense(&c), QN_E_INVALID,
+                   "aotriton_attn_fwd: out has stride 2 in its last dimension, needs 1");
+    c = good, c.lse = MAKE(f32, 8, 4), c.lse->strides[1] = 0;
+    assert_refused(call_dense(&c), QN_E_INVALID,
+                   "aotriton_attn_fwd: softmax_lse has stride 0 in dimension 1, needs at least 1");
     fetch(good.out), fetch(good.lse);
     assert_int_equal(*element(good.out, 0), 0xFF);
     assert_int_equal(*element(good.lse, 0), 0xFF);

@@ -37,29 +37,37 @@ static qn_status check_lengths(const char *op, const char *name, const int32_t *
     return QN_OK;
 }
 
-static qn_status read_begins(const qni_aotriton_call *c, const char *name, const DLTensor *t,
-                             int32_t **out) {
-    char text[128];
-    QN_TRY(qni_aotriton_check_on_either(c->stream, c->op, name, t, 1));
-    if (qni_dtype_of(t) != QNI_I32)
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: %s is %s; accepted: i32", c->op, name,
-                       qni_tensor_text(t, text, sizeof text));
-    if (t->shape[0] < 1)
-        return QN_FAIL(QN_E_INVALID, "%s: %s has no entry, needs one more than sequences", c->op,
-                       name);
-    if (!(*out = malloc((size_t)t->shape[0] * sizeof **out)))
-        return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld entries of %s", c->op, (long)t->shape[0],
-                       name);
-    DLTensor host = qni_host_tensor(*out, t->dtype, 1, t->shape);
-    return qni_aotriton_under(c->op, qn_copy(c->stream, &host, t));
+/** States where sequences begin; count: of the entries, null: any. */
+static qni_tensor begins_of(const char *name, const DLTensor *t, const int64_t *count) {
+    return (qni_tensor){.name = name,
+                        .t = t,
+                        .ndim = 1,
+                        .dtypes = qni_of_i32,
+                        .shape = count,
+                        .may_be_on_host = true,
+                        .has_rows = t && !qni_is_on_host(t)};
 }
 
-static qn_status read_sequences(const qni_aotriton_call *c, const DLTensor *cu_q,
-                                const DLTensor *cu_k, int64_t max_q, int64_t max_k, sequences *s) {
-    QN_TRY(read_begins(c, "cu_seqlens_q", cu_q, &s->cu_q));
-    QN_TRY(read_begins(c, "cu_seqlens_k", cu_k, &s->cu_k));
-    QN_TRY(qni_check_shape(c->op, "cu_seqlens_k", cu_k, 1, cu_q->shape));
-    s->count = cu_q->shape[0] - 1;
+/** Copies begins, which have been read, to the host. */
+static qn_status take_begins(const qni_aotriton_call *c, const qni_tensor *x, int32_t **out) {
+    const int64_t count = x->size[0];
+    if (!(*out = malloc((size_t)count * sizeof **out)))
+        return QN_FAIL(QN_E_MEMORY, "%s: no memory for %ld entries of %s", c->op, (long)count,
+                       x->name);
+    DLTensor host = qni_host_tensor(*out, x->t->dtype, 1, x->t->shape);
+    return qni_aotriton_under(c->op, qn_copy(c->stream, &host, x->t));
+}
+
+static qn_status read_sequences(qni_aotriton_call *c, int64_t max_q, int64_t max_k, sequences *s) {
+    const qni_tensor *q = &c->t[QNI_AOT_CU_Q], *k = &c->t[QNI_AOT_CU_K];
+    QN_TRY(qni_aotriton_read(c, QNI_AOT_CU_Q, begins_of("cu_seqlens_q", c->cu_seqlens_q, nullptr)));
+    if (q->size[0] < 1)
+        return QN_FAIL(QN_E_INVALID, "%s: cu_seqlens_q has no entry, needs one more than sequences",
+                       c->op);
+    QN_TRY(qni_aotriton_read(c, QNI_AOT_CU_K, begins_of("cu_seqlens_k", c->cu_seqlens_k, q->size)));
+    QN_TRY(take_begins(c, q, &s->cu_q));
+    QN_TRY(take_begins(c, k, &s->cu_k));
+    s->count = q->size[0] - 1;
     QN_TRY(check_lengths(c->op, "cu_seqlens_q", s->cu_q, s->count, "q", c->q->shape[2],
                          "max_seqlen_q", max_q));
     return check_lengths(c->op, "cu_seqlens_k", s->cu_k, s->count, "k", c->k->shape[2],
@@ -100,7 +108,7 @@ static DLTensor part_of(const DLTensor *workspace, int64_t begin, int64_t *shape
 }
 
 /** Copies the plan to the workspace and runs. */
-static qn_status run_sequences(const qni_aotriton_call *c, sequences *s, qn_attention_args *args) {
+static qn_status run_sequences(qni_aotriton_call *c, sequences *s, qn_attention_args *args) {
     DLTensor *workspace, schedule, partial;
     QN_TRY(qni_aotriton_take_workspace(c, s->schedule_bytes + s->partial_bytes, &workspace));
     args->plan = s->plan;
@@ -118,16 +126,7 @@ static qn_status run_sequences(const qni_aotriton_call *c, sequences *s, qn_atte
     return qni_aotriton_run(c, args);
 }
 
-static qn_status check_one_batch(const qni_aotriton_call *c) {
-    const int64_t want[] = {1, -1, -1, -1};
-    QN_TRY(qni_aotriton_check_operands(c));
-    QN_TRY(qni_check_shape(c->op, "q", c->q, 4, want));
-    QN_TRY(qni_check_shape(c->op, "k", c->k, 4, want));
-    return qni_check_shape(c->op, "v", c->v, 4, want);
-}
-
-static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu_q,
-                                  const DLTensor *cu_k, int64_t max_q, int64_t max_k) {
+static qn_status attend_sequences(qni_aotriton_call *c, int64_t max_q, int64_t max_k) {
     static const int tokens_first[] = {2, 1, 3}, lse_tokens_first[] = {1, 0};
     qni_aotriton_view q, k, v, out_view, lse;
     sequences s = {};
@@ -138,20 +137,20 @@ static qn_status attend_sequences(const qni_aotriton_call *c, const DLTensor *cu
                               .sm_scale = c->sm_scale,
                               .lse_base = QN_LSE_BASE_E};
     qn_status st;
-    QN_TRY_OUT(check_one_batch(c));
-    QN_TRY_OUT(qni_aotriton_check_outputs(c, c->q->shape[1]));
+    QN_TRY_OUT(qni_aotriton_read_operands(c, 1));
+    QN_TRY_OUT(qni_aotriton_read_outputs(c));
     if (qni_aotriton_is_there(c->b)) {
         st = QN_FAIL(QN_E_UNSUPPORTED, "%s: b is given, and must be absent", c->op);
         goto out;
     }
     QN_TRY_OUT(qni_aotriton_check_scalars(c));
-    QN_TRY_OUT(read_sequences(c, cu_q, cu_k, max_q, max_k, &s));
+    QN_TRY_OUT(read_sequences(c, max_q, max_k, &s));
     QN_TRY_OUT(make_plan(c, max_q, max_k, &s));
     args.q = qni_aotriton_make_view(&q, c->q, 3, tokens_first);
     args.k = qni_aotriton_make_view(&k, c->k, 3, tokens_first);
     args.v = qni_aotriton_make_view(&v, c->v, 3, tokens_first);
     args.o = qni_aotriton_make_view(&out_view, c->out, 3, tokens_first);
-    if (qni_aotriton_is_there(c->softmax_lse))
+    if (c->t[QNI_AOT_LSE].t)
         args.lse = qni_aotriton_make_view(&lse, c->softmax_lse, 2, lse_tokens_first);
     // Tokens behind the last sequence belong to none, and are left alone.
     q.shape[0] = out_view.shape[0] = lse.shape[0] = s.cu_q[s.count];
@@ -170,27 +169,27 @@ qn_status qn_aotriton_attn_fwd_compact_varlen(
     int32_t is_causal, const DLTensor *atomic_for_causal, qn_stream *stream,
     const qn_aotriton_ext *ext) {
     (void)atomic_for_causal;
-    const qni_aotriton_call c = {.op = "aotriton_attn_fwd_compact_varlen",
-                                 .stream = stream,
-                                 .q = q,
-                                 .k = k,
-                                 .v = v,
-                                 .b = b,
-                                 .cu_seqlens_q = cu_seqlens_q,
-                                 .cu_seqlens_k = cu_seqlens_k,
-                                 .softmax_lse = softmax_lse,
-                                 .out = out,
-                                 .sm_scale = sm_scale,
-                                 .dropout_p = dropout_p,
-                                 .philox_seed = philox_seed,
-                                 .philox_offset1 = philox_offset1,
-                                 .philox_offset2 = philox_offset2,
-                                 .philox_seed_output = philox_seed_output,
-                                 .philox_offset_output = philox_offset_output,
-                                 .encoded_softmax = encoded_softmax,
-                                 .is_causal = is_causal,
-                                 .ext = ext};
-    return attend_sequences(&c, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k);
+    qni_aotriton_call c = {.op = "aotriton_attn_fwd_compact_varlen",
+                           .stream = stream,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .b = b,
+                           .cu_seqlens_q = cu_seqlens_q,
+                           .cu_seqlens_k = cu_seqlens_k,
+                           .softmax_lse = softmax_lse,
+                           .out = out,
+                           .sm_scale = sm_scale,
+                           .dropout_p = dropout_p,
+                           .philox_seed = philox_seed,
+                           .philox_offset1 = philox_offset1,
+                           .philox_offset2 = philox_offset2,
+                           .philox_seed_output = philox_seed_output,
+                           .philox_offset_output = philox_offset_output,
+                           .encoded_softmax = encoded_softmax,
+                           .is_causal = is_causal,
+                           .ext = ext};
+    return attend_sequences(&c, max_seqlen_q, max_seqlen_k);
 }
 
 qn_status qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(qn_stream *stream, int64_t *bytes,
@@ -198,17 +197,19 @@ qn_status qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(qn_stream *stream,
                                                               const DLTensor *v,
                                                               const DLTensor *cu_seqlens_q,
                                                               const DLTensor *cu_seqlens_k) {
-    const qni_aotriton_call c = {.op = "aotriton_attn_fwd_compact_varlen_workspace_bytes",
-                                 .stream = stream,
-                                 .q = q,
-                                 .k = k,
-                                 .v = v};
+    qni_aotriton_call c = {.op = "aotriton_attn_fwd_compact_varlen_workspace_bytes",
+                           .stream = stream,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .cu_seqlens_q = cu_seqlens_q,
+                           .cu_seqlens_k = cu_seqlens_k};
     sequences s = {};
     qn_status st;
     if (!bytes)
         return QN_FAIL(QN_E_INVALID, "%s: bytes is null", c.op);
-    QN_TRY_OUT(check_one_batch(&c));
-    QN_TRY_OUT(read_sequences(&c, cu_seqlens_q, cu_seqlens_k, INT32_MAX, INT32_MAX, &s));
+    QN_TRY_OUT(qni_aotriton_read_operands(&c, 1));
+    QN_TRY_OUT(read_sequences(&c, INT32_MAX, INT32_MAX, &s));
     QN_TRY_OUT(make_plan(&c, 0, 0, &s));
     *bytes = s.schedule_bytes + s.partial_bytes;
 out:

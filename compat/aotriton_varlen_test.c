@@ -158,11 +158,16 @@ static void test_varlen_refusals(void **) {
     assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID,
                    "cu_seqlens_k has shape [3], needs [5]");
     cu_k->shape[0] = 0;
-    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID, "cu_seqlens_k has no entry");
+    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID,
+                   "cu_seqlens_k has shape [0], needs [5]");
     cu_k->shape[0] = 5;
+    cu_q->shape[0] = 0;
+    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID,
+                   "cu_seqlens_q has no entry, needs one more than sequences");
+    cu_q->shape[0] = 5;
     cu_k->t.dtype = f32;
     assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_UNSUPPORTED,
-                   "cu_seqlens_k is [5] f32 strides [1]; accepted: i32");
+                   "cu_seqlens_k has dtype f32; accepted: i32");
     cu_k->t.dtype = i32;
     const DLTensor *falls = &indices((const int32_t[]){0, 3, 2, 20, 25})->t,
                    *beyond = &indices((const int32_t[]){0, 300, 304, 319, 321})->t;
@@ -174,6 +179,10 @@ static void test_varlen_refusals(void **) {
     assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_UNSUPPORTED,
                    "b is given, and must be absent");
     c.b = nullptr;
+    c.out->strides[3] = 2;
+    assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID,
+                   "aotriton_attn_fwd_compact_varlen: out has stride 2 in its last dimension");
+    c.out->strides[3] = 1;
     exchange(c.q, 0, 1), exchange(c.out, 0, 1);
     assert_refused(call_varlen(&c, q, k, MAX_Q, MAX_K), QN_E_INVALID, "q has shape [4, 1, 27, 64]");
     fetch(c.out);

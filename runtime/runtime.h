@@ -60,6 +60,7 @@ typedef enum qni_dtype {
     QNI_I64, // no op takes this or the next; messages name them
     QNI_F64,
     QNI_BOOL,
+    QNI_U64, // numbers of other libraries' calls
     QNI_NUM_DTYPES,
     QNI_DTYPE_NONE = -1 // not one that quern knows
 } qni_dtype;

@@ -51,8 +51,21 @@ static qn_status check_alignment(const qni_call *call, const qni_tensor *x) {
     return QN_OK;
 }
 
+bool qni_is_on_host(const DLTensor *t) {
+    return t->device.device_type == kDLCPU && t->device.device_id == 0;
+}
+
+/** Checks sizes, data and device. */
+static qn_status check_tensor(const qni_call *call, const qni_tensor *x) {
+    if (!x->may_be_on_host || !call->stream || !x->t || !qni_is_on_host(x->t))
+        return qni_check_tensor(call->stream, call->op, x->name, x->t, x->ndim);
+    DLTensor there = *x->t;
+    there.device = call->stream->device->id;
+    return qni_check_tensor(call->stream, call->op, x->name, &there, x->ndim);
+}
+
 static qn_status read_tensor(const qni_call *call, qni_tensor *x) {
-    QN_TRY(qni_check_tensor(call->stream, call->op, x->name, x->t, x->ndim));
+    QN_TRY(check_tensor(call, x));
     x->data = qni_data(x->t);
     x->dtype = qni_dtype_of(x->t);
     x->size = x->t->shape;
@@ -75,9 +88,11 @@ qn_status qni_read_tensors(const qni_call *call, qni_tensor *tensors, int count)
     return QN_OK;
 }
 
-/** Checks that a tensor x, which is written, and another tensor do not overlap. */
+/** Checks that a tensor x, which is written, and another tensor do not overlap. Memory of the host
+ *  and of a device is apart. */
 static qn_status check_pair(const qni_call *call, const qni_tensor *x, const qni_tensor *other) {
-    if (!other->t || x->begin >= other->end || other->begin >= x->end)
+    if (!other->t || x->begin >= other->end || other->begin >= x->end ||
+        x->t->device.device_type != other->t->device.device_type)
         return QN_OK;
     if (x->may_be != other)
         return qni_check_disjoint(call->op, x->name, x->t, other->name, other->t);

@@ -28,6 +28,7 @@ typedef struct qni_tensor {
     const int64_t *shape;          // of ndim sizes; below 0: any; null: all; read: null
     int align;                     // bytes; 0: an element's
     bool may_be_null;
+    bool may_be_on_host;             // on the CPU, whatever the stream's device is
     bool has_rows;                   // the last dimension's elements are neighbours
     bool is_written;                 // no two indices name one element; it meets no other tensor
     const struct qni_tensor *may_be; // but this one, in place; null: none
@@ -39,6 +40,8 @@ typedef struct qni_tensor {
     uintptr_t begin, end; // what its elements lie within
 } qni_tensor;
 
+/** Returns whether a tensor is on the CPU. */
+bool qni_is_on_host(const DLTensor *t);
 /** Reads the tensors one after the other, each in the order of the members above. */
 qn_status qni_read_tensors(const qni_call *call, qni_tensor *tensors, int count);
 /** Checks that each tensor that is written shares no byte with any other of the tensors, which have

@@ -19,6 +19,7 @@ const char *const qni_dtype_words[QNI_NUM_DTYPES + 1] = {
     [QNI_I64] = "i64",
     [QNI_F64] = "f64",
     [QNI_BOOL] = "bool",
+    [QNI_U64] = "u64",
 };
 const char *const qni_no_yes_words[3] = {"no", "yes"};
 
@@ -36,6 +37,7 @@ static const DLDataType dtypes[QNI_NUM_DTYPES] = {
     [QNI_I64] = {kDLInt, 64, 1},
     [QNI_F64] = {kDLFloat, 64, 1},
     [QNI_BOOL] = {kDLBool, 8, 1},
+    [QNI_U64] = {kDLUInt, 64, 1},
 };
 
 qni_dtype qni_dtype_of(const DLTensor *t) {
