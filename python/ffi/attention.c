@@ -51,7 +51,6 @@ static qn_attention_args make_args(const TVMFFIAny *args) {
                                .v_scale = F(30),
                                .dropout_p = F(31)};
 }
-enum { ATTENTION_ARGS = 32 };
 
 qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args) {
     const qn_attention_args a = make_args(args);
@@ -62,9 +61,8 @@ qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args) {
  *  alone */
 FFI_FUNCTION(attention_workspace_bytes) {
     int64_t bytes;
-    if (count != ATTENTION_ARGS)
-        return ffi_raise("TypeError",
-                         "attention_workspace_bytes: needs the arguments of attention");
+    if (ffi_check_args("attention", FFI_ATTENTION_PARAMETERS, args, count) != 0)
+        return -1;
     const qn_attention_args a = make_args(args);
     const qn_status status = qn_attention_workspace_bytes(&bytes, &a);
     if (status != QN_OK)
@@ -73,20 +71,19 @@ FFI_FUNCTION(attention_workspace_bytes) {
     return 0;
 }
 
-/** Names of attention_plan's tensors of numbers, whose lengths Python has checked. */
+/** Places of attention_plan's arrays; PLAN_NUMBERS: of the first number. */
 enum { PLAN, SIZES, QO_INDPTR, KV_INDPTR, KV_LAST_PAGE_LEN, KV_LENS, PLAN_NUMBERS };
 
-/** attention_plan(plan u8 or None, sizes i64[2], qo_indptr, kv_indptr, kv_last_page_len, kv_lens:
- *  i32 or None, then batches, qo_len, kv_len, page_size, num_qo_heads, num_kv_heads, head_dim_vo,
- *  kv_chunk, max_kv_splits, q_tile, num_compute_units, max_qo_len, max_kv_len, is_for_graph): sizes
- *  gets the bytes of plan and of the workspace */
+/** attention_plan: sizes gets the bytes of plan and of the workspace. Arrays are on the CPU, plan of
+ *  u8, sizes [2] of i64, the others of i32; Python has made them so. */
 FFI_FUNCTION(attention_plan) {
-    int64_t *sizes;
-    if (count != PLAN_NUMBERS + 14 || !T(SIZES))
-        return ffi_raise("TypeError", "attention_plan: needs 6 arrays, then 14 integers");
-    for (int i = PLAN_NUMBERS; i < count; i++)
-        if (args[i].type_index != kTVMFFIInt && args[i].type_index != kTVMFFIBool)
-            return ffi_raise("TypeError", "attention_plan: needs 14 integers behind its arrays");
+    static const char parameters[] =
+        "plan!? sizes! qo_indptr? kv_indptr? kv_last_page_len? kv_lens? batches:i qo_len:i "
+        "kv_len:i page_size:i num_qo_heads:i num_kv_heads:i head_dim_vo:i kv_chunk:i "
+        "max_kv_splits:i q_tile:i num_compute_units:i max_qo_len:i max_kv_len:i is_for_graph:i1";
+    if (ffi_check_args("attention_plan", parameters, args, count) != 0)
+        return -1;
+    int64_t *const sizes = data_of(T(SIZES));
     const qn_attention_plan_args a = {.struct_size = sizeof a,
                                       .qo_indptr = data_of(T(QO_INDPTR)),
                                       .kv_indptr = data_of(T(KV_INDPTR)),
@@ -106,7 +103,6 @@ FFI_FUNCTION(attention_plan) {
                                       .max_qo_len = I(PLAN_NUMBERS + 11),
                                       .max_kv_len = I(PLAN_NUMBERS + 12),
                                       .is_for_graph = I(PLAN_NUMBERS + 13) != 0};
-    sizes = data_of(T(SIZES));
     sizes[0] = T(PLAN) ? T(PLAN)->shape[0] : 0;
     result->type_index = kTVMFFINone;
     return ffi_finish(qn_attention_plan(data_of(T(PLAN)), &sizes[0], &sizes[1], &a));

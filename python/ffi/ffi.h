@@ -23,6 +23,10 @@ int ffi_raise(const char *kind, const char *message);
  *  -1. */
 int ffi_finish(qn_status status);
 
+/** Returns 0 if the arguments are of the kinds that `parameters` names, in the form of ops.def; else
+ *  raises TypeError or ValueError, which names the parameter, and returns -1. */
+int ffi_check_args(const char *op, const char *parameters, const TVMFFIAny *args, int32_t count);
+
 /** Gives the open device behind a DLPack device. The CPU, cuda:N and hip:N are opened when they are
  *  first asked for; only device_open opens simulated devices, as their DLPack number does not say
  *  which they are. The device stays open as long as the process. */
@@ -45,6 +49,13 @@ static inline float ffi_number(const TVMFFIAny *arg) {
     return (float)(arg->type_index == kTVMFFIFloat ? arg->v_float64 : (double)arg->v_int64);
 }
 
+/** The parameters of ops.def's line `attention`, which another function shares. */
+#define FFI_ATTENTION_PARAMETERS                                                                   \
+    "o! lse!? q k v kv_indices? plan? schedule? workspace!? custom_mask? mask? "                   \
+    "q_scales? k_scales? v_scales? sinks? is_hnd:i1 is_causal:i1 is_top_left:i1 "                  \
+    "window_left:i window_right:i pos_encoding:i32 lse_base:i32 dropout_seed:i "                   \
+    "dropout_offset:i rope_scale:f rope_theta:f sm_scale:f logits_soft_cap:f "                     \
+    "q_scale:f k_scale:f v_scale:f dropout_p:f"
 /** Runs ops.def's line `attention`. attention.c. */
 qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args);
 

@@ -79,13 +79,13 @@ static bool fits(const parameter *p, const TVMFFIAny *arg) {
     return ffi_tensor(arg) || (arg->type_index == kTVMFFINone && p->may_be_missing);
 }
 
-static int raise_misfit(const ffi_op *op, const parameter *p, const TVMFFIAny *arg) {
+static int raise_misfit(const char *op, const parameter *p, const TVMFFIAny *arg) {
     char text[256];
     const char *needs = p->kind == 'i'      ? "an integer"
                         : p->kind == 'f'    ? "a number"
                         : p->may_be_missing ? "a tensor (anything with __dlpack__) or None"
                                             : "a tensor (anything with __dlpack__)";
-    snprintf(text, sizeof text, "%s: %.*s is %s, needs %s", op->name, p->length, p->name,
+    snprintf(text, sizeof text, "%s: %.*s is %s, needs %s", op, p->length, p->name,
              arg->type_index == kTVMFFINone ? "None" : "something else", needs);
     return ffi_raise("TypeError", text);
 }
@@ -95,27 +95,27 @@ static bool is_zero(const TVMFFIAny *arg) {
 }
 
 /** Raises for a number of the right kind that C takes for another number. */
-static int check_value(const ffi_op *op, const parameter *p, const TVMFFIAny *arg) {
+static int check_value(const char *op, const parameter *p, const TVMFFIAny *arg) {
     char text[256];
     if (p->is_nonzero && is_zero(arg))
-        snprintf(text, sizeof text, "%s: %.*s is 0; accepted: above 0, finite", op->name, p->length,
+        snprintf(text, sizeof text, "%s: %.*s is 0; accepted: above 0, finite", op, p->length,
                  p->name);
     else if (p->is_narrow && arg->v_int64 != (int32_t)arg->v_int64)
-        snprintf(text, sizeof text, "%s: %.*s is %ld; accepted: at most 32 bits", op->name,
-                 p->length, p->name, (long)arg->v_int64);
+        snprintf(text, sizeof text, "%s: %.*s is %ld; accepted: at most 32 bits", op, p->length,
+                 p->name, (long)arg->v_int64);
     else if (p->is_flag && arg->v_int64 != 0 && arg->v_int64 != 1)
-        snprintf(text, sizeof text, "%s: %.*s is %ld; accepted: True, False", op->name, p->length,
+        snprintf(text, sizeof text, "%s: %.*s is %ld; accepted: True, False", op, p->length,
                  p->name, (long)arg->v_int64);
     else
         return 0;
     return ffi_raise("ValueError", text);
 }
 
-static int check_args(const ffi_op *op, const TVMFFIAny *args, int32_t count) {
+int ffi_check_args(const char *op, const char *parameters, const TVMFFIAny *args, int32_t count) {
     char text[128];
     int32_t wanted = 0;
     parameter p;
-    for (const char *at = op->parameters; (at = next_parameter(&p, at)); wanted++) {
+    for (const char *at = parameters; (at = next_parameter(&p, at)); wanted++) {
         if (wanted < count && !fits(&p, &args[wanted]))
             return raise_misfit(op, &p, &args[wanted]);
         if (wanted < count && check_value(op, &p, &args[wanted]) != 0)
@@ -123,7 +123,7 @@ static int check_args(const ffi_op *op, const TVMFFIAny *args, int32_t count) {
     }
     if (wanted == count)
         return 0;
-    snprintf(text, sizeof text, "%s: found %d arguments, needs %d", op->name, count, wanted);
+    snprintf(text, sizeof text, "%s: found %d arguments, needs %d", op, count, wanted);
     return ffi_raise("TypeError", text);
 }
 
@@ -141,7 +141,7 @@ static DLDevice device_of(const TVMFFIAny *args, int32_t count) {
 
 static int run(const ffi_op *op, const TVMFFIAny *args, int32_t count, TVMFFIAny *result) {
     qn_stream *stream;
-    if (check_args(op, args, count) != 0)
+    if (ffi_check_args(op->name, op->parameters, args, count) != 0)
         return -1;
     qn_status status = ffi_stream_create(&stream, device_of(args, count));
     if (status != QN_OK)

@@ -353,9 +353,9 @@ FFI_FUNCTION(view) {
 
 /** gemm_packed_empty(b) -> the tensor that gemm_pack writes for b, on b's device */
 FFI_FUNCTION(gemm_packed_empty) {
-    const DLTensor *b = count == 1 ? ffi_tensor(&args[0]) : nullptr;
-    if (!b)
-        return ffi_raise("TypeError", "gemm_pack: b must be a tensor");
+    if (ffi_check_args("gemm_pack", "b", args, count) != 0)
+        return -1;
+    const DLTensor *b = ffi_tensor(&args[0]);
     qn_device *device;
     int64_t sizes[3];
     DLDataType dtype;

@@ -225,3 +225,19 @@ def test_no_rows():
     assert quern.get_batch_indices_positions(zero, none, 0)[0].shape == (0,)
     assert quern.packbits(np.empty(0, bool)).shape == (0,)
     assert quern.segment_packbits(np.empty(0, bool), zero)[1].tolist() == [0]
+
+
+# ---- native functions that are no ops
+
+@pytest.mark.parametrize("name, given, text", [
+    ("attention_plan", [None] * 20, "attention_plan: sizes is None, needs a tensor"),
+    ("attention_plan", [None, np.zeros(2, np.int64), None, None, None, None, 1, None], "attention_plan: qo_len is None, needs an integer"),
+    ("attention_plan", [None, np.zeros(2, np.int64), 3], "attention_plan: qo_indptr is something else, needs a tensor"),
+    ("attention_plan", [None, np.zeros(2, np.int64)], "attention_plan: found 2 arguments, needs 20"),
+    ("attention_workspace_bytes", [None] * 32, "attention: o is None, needs a tensor"),
+    ("attention_workspace_bytes", [], "attention: found 0 arguments, needs 32"),
+    ("gemm_packed_empty", [None], "gemm_pack: b is None, needs a tensor"),
+])
+def test_native_functions_name_their_arguments(name, given, text):
+    with pytest.raises(TypeError, match=text):
+        getattr(quern._ops.ffi, name)(*given)
