@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of scales' layouts. Everything is compared as 32-bit words, so that one wrong
 // bit is an error.
-#include "../../check/area.h"
+#include "../../check/case.h"
 #include "../shared/round.h"
 #include "layout_check.h"
 #include "scales.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /** What scales and results are: f32 or packed words. */
@@ -38,14 +37,15 @@ enum { IN, OUT, LAYOUT, NUM_AREAS };
 static const char *const area_names[] = {"scale", "out", "group_layout"};
 
 typedef struct trial_case {
-    const qni_op *op;
+    qni_case base; // first
     union {
         qni_scales_problem rows;
         qni_k_scales_problem k;
     } problem;
-    qni_area areas[NUM_AREAS];
-    uint64_t random;
-    char text[120];
+    const struct k_shape *shape; // of k
+    qni_extent extents[NUM_AREAS];
+    const uint32_t *fixed; // scales; null: random ones
+    const int32_t *layout; // what group_layout holds
 } trial_case;
 
 // ---- scales, and their conversion
@@ -71,96 +71,81 @@ static uint32_t exponent(uint32_t bits) {
 }
 
 static uint32_t word_at(const trial_case *c, int64_t i) {
-    return ((const uint32_t *)qni_area_host(&c->areas[IN]))[i];
+    return ((const uint32_t *)qni_area_host(&c->base.areas[IN]))[i];
 }
 
 static void expect(trial_case *c, int64_t at, uint32_t word) {
-    qni_area_expect(&c->areas[OUT], at, (double)(int32_t)word, 0);
+    qni_area_expect(&c->base.areas[OUT], at, (double)(int32_t)word, 0);
 }
 
 // ---- areas
 
-/** The contiguous lines of a layout: rows or columns of all groups. */
-typedef struct lines {
-    int64_t count, length, stride;
-} lines;
-
-static qn_status create(trial_case *c, qni_trial_run *run, int which, lines l, int64_t offset) {
-    return qni_area_create_rows(&c->areas[which], area_names[which],
-                                qn_stream_device(qni_trial_stream(run)), QNI_I32, l.count, l.length,
-                                l.stride, offset);
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
+    return c->extents[which];
 }
 
-static void fill(trial_case *c, lines l) {
-    for (int64_t i = 0; i < l.count * l.length; i++)
-        ((uint32_t *)qni_area_host(&c->areas[IN]))[i / l.length * l.stride + i % l.length] =
-            random_scale(&c->random);
-}
-
-static trial_case *case_create(qni_trial_run *run, const qni_op *op, uint64_t salt) {
-    trial_case *c = calloc(1, sizeof *c);
-    if (c) {
-        c->op = op;
-        c->random = qni_trial_seed(run) + salt;
-    }
-    return c;
-}
-
-static void case_destroy(trial_case *c) {
-    if (c)
-        qni_areas_destroy(c->areas, NUM_AREAS);
-    free(c);
+static void fill(void *context, int which) {
+    trial_case *c = context;
+    const qni_extent *e = &c->extents[which];
+    uint32_t *words = qni_area_host(&c->base.areas[which]);
+    for (int64_t i = 0; which == IN && i < e->rows * e->row; i++)
+        words[i / e->row * e->stride + i % e->row] =
+            c->fixed ? c->fixed[i] : random_scale(&c->base.random);
+    if (which == LAYOUT)
+        memcpy(words, c->layout, (size_t)e->row * sizeof *words);
 }
 
 // ---- rows
 
-static bool is_row_of_group(const qni_scales_problem *p, const int32_t *ends, int64_t row) {
+static bool is_row_of_group(const qni_scales_problem *p, int64_t row) {
     for (int64_t i = 0, begin = 0; i < p->num_ends; i++) {
-        if (row >= begin && row < ends[i])
+        if (row >= begin && row < p->ends[i])
             return true;
-        begin = qni_round_up(ends[i], p->alignment);
+        begin = qni_round_up(p->ends[i], p->alignment);
     }
     return p->num_ends == 0;
 }
 
 /** Returns scale `col` of a row, as f32 bits. */
-static uint32_t scale_at(const trial_case *c, form with, int64_t group, int64_t row, int64_t col) {
+static uint32_t scale_at(const trial_case *c, int64_t group, int64_t row, int64_t col) {
     const qni_scales_problem *p = &c->problem.rows;
     const int64_t at = group * p->in_group + row / p->block_rows * p->in_row;
     if (col >= p->cols)
         return 0;
-    if (with == UNPACK || with == REPACK)
+    if (p->is_packed_in)
         return (word_at(c, at + col / 4 * p->in_col) >> col % 4 * 8 & 0xFF) * 0x800000;
     const uint32_t bits = word_at(c, at + col * p->in_col);
-    return with == ROUND || with == ROUND_AND_PACK ? rounded(bits) : bits;
+    return p->rounds ? rounded(bits) : bits;
 }
 
-static void expect_row(trial_case *c, form with, int64_t group, int64_t row) {
+static void expect_row(trial_case *c, int64_t group, int64_t row) {
     const qni_scales_problem *p = &c->problem.rows;
     const int64_t at = group * p->out_group + row * p->out_row;
-    const bool is_packed = with == PACK || with == ROUND_AND_PACK || with == REPACK;
-    for (int64_t col = 0; !is_packed && col < p->cols; col++)
-        expect(c, at + col * p->out_col, scale_at(c, with, group, row, col));
-    for (int64_t col = 0; is_packed && col < p->cols; col += 4) {
+    for (int64_t col = 0; !p->is_packed_out && col < p->cols; col++)
+        expect(c, at + col * p->out_col, scale_at(c, group, row, col));
+    for (int64_t col = 0; p->is_packed_out && col < p->cols; col += 4) {
         uint32_t word = 0;
         for (int64_t i = 3; i >= 0; i--)
-            word = word * 256 + exponent(scale_at(c, with, group, row, col + i));
+            word = word * 256 + exponent(scale_at(c, group, row, col + i));
         expect(c, at + col / 4 * p->out_col, word);
     }
 }
 
-/** Lays out lines of [groups, rows, words]: MN-major with aligned columns, or row-major with a gap
+/** Lays out [groups, rows, words]: MN-major with aligned columns, or row-major with a gap
  *  behind each row; or far apart. */
-static lines lay_out(const shape *s, int64_t rows, int64_t words, bool is_k_major, int64_t *group,
-                     int64_t *row, int64_t *col) {
+static qni_extent lay_out(const shape *s, int64_t rows, int64_t words, bool is_k_major,
+                          int64_t *group, int64_t *row, int64_t *col) {
     const int64_t near = is_k_major ? words + 1 : qn_tma_aligned_size(rows, 4);
-    const lines l = {.count = s->groups * (is_k_major ? rows : words),
-                     .length = is_k_major ? words : rows,
-                     .stride = s->is_far ? qni_far : near};
-    *row = is_k_major ? l.stride : 1;
-    *col = is_k_major ? 1 : l.stride;
-    *group = l.count / s->groups * l.stride;
-    return l;
+    const qni_extent e = {.dtype = QNI_I32,
+                          .rows = s->groups * (is_k_major ? rows : words),
+                          .row = is_k_major ? words : rows,
+                          .stride = s->is_far ? qni_far : near,
+                          .offset = s->offset};
+    *row = is_k_major ? e.stride : 1;
+    *col = is_k_major ? 1 : e.stride;
+    *group = e.rows / s->groups * e.stride;
+    return e;
 }
 
 static qni_scales_problem make_problem(const shape *s, form with) {
@@ -178,80 +163,84 @@ static qni_scales_problem make_problem(const shape *s, form with) {
                                 .rounds = with == ROUND || with == ROUND_AND_PACK};
 }
 
-static qn_status make_rows_areas(trial_case *c, qni_trial_run *run, const shape *s) {
+/** Makes a problem of all rows. */
+static void make_rows(trial_case *c, const shape *s, form with) {
     qni_scales_problem *p = &c->problem.rows;
-    const lines in =
+    *p = make_problem(s, with);
+    c->extents[IN] =
         lay_out(s, qni_pieces(s->rows, s->block_rows), p->is_packed_in ? p->quads : p->cols,
                 !s->is_mn_major_in, &p->in_group, &p->in_row, &p->in_col);
-    const lines out = lay_out(s, s->rows, p->is_packed_out ? p->quads : p->cols, s->is_k_major_out,
+    c->extents[OUT] = lay_out(s, s->rows, p->is_packed_out ? p->quads : p->cols, s->is_k_major_out,
                               &p->out_group, &p->out_row, &p->out_col);
-    QN_TRY(create(c, run, IN, in, s->offset));
-    QN_TRY(create(c, run, OUT, out, s->offset));
-    fill(c, in);
-    p->in = qni_area_device(&c->areas[IN]);
-    p->out = qni_area_device(&c->areas[OUT]);
-    return QN_OK;
 }
+
+static const void *place_rows(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_scales_problem *p = &c->problem.rows;
+    p->in = qni_area_data(&c->base.areas[IN], on_host);
+    p->out = qni_area_data(&c->base.areas[OUT], on_host);
+    p->ends = qni_area_data(&c->base.areas[LAYOUT], on_host);
+    return p;
+}
+
+static void expect_rows(void *context, void *) {
+    trial_case *c = context;
+    const qni_scales_problem *p = &c->problem.rows;
+    for (int64_t i = 0; i < (int64_t)p->groups * p->rows; i++)
+        if (is_row_of_group(p, i))
+            expect_row(c, i / p->rows, i % p->rows);
+}
+
+static const qni_case_kind rows_kind = {area_names, NUM_AREAS,  extent_of,
+                                        fill,       place_rows, expect_rows};
 
 /** Tries a shape with scales by rows. split < 0: all rows count. */
 static qn_status try_rows(qni_trial_run *run, const shape *s, form with, int split) {
-    trial_case *c = case_create(run, &qni_op_scales, (uint64_t)(s - shapes));
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    qni_scales_problem *p = &c->problem.rows;
-    *p = make_problem(s, with);
-    snprintf(c->text, sizeof c->text, "[%ld, %ld, %ld] %s %s->%s block_rows=%ld%s%s",
+    trial_case c = {.base = {.kind = &rows_kind, .op = &qni_op_scales}};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(s - shapes);
+    make_rows(&c, s, with);
+    if (split >= 0) {
+        c.layout = splits[split].ends;
+        c.extents[LAYOUT] = qni_dense(QNI_I32, splits[split].count);
+        c.problem.rows.num_ends = (uint32_t)splits[split].count;
+        c.problem.rows.alignment = (uint32_t)splits[split].alignment;
+    }
+    snprintf(c.base.text, sizeof c.base.text, "[%ld, %ld, %ld] %s %s->%s block_rows=%ld%s%s",
              (long)s->groups, (long)s->rows, (long)s->cols, form_names[with],
              s->is_mn_major_in ? "MN" : "K", s->is_k_major_out ? "K" : "MN", (long)s->block_rows,
              split < 0 ? "" : " by ends", s->is_far ? " far" : "");
-    QN_TRY_OUT(make_rows_areas(c, run, s));
-    if (split >= 0) {
-        QN_TRY_OUT(create(c, run, LAYOUT, (lines){1, splits[split].count, 1}, 0));
-        memcpy(qni_area_host(&c->areas[LAYOUT]), splits[split].ends,
-               (size_t)splits[split].count * sizeof *splits[split].ends);
-        p->ends = qni_area_device(&c->areas[LAYOUT]);
-        p->num_ends = (uint32_t)splits[split].count;
-        p->alignment = (uint32_t)splits[split].alignment;
-    }
-    for (int64_t i = 0; i < s->groups * s->rows; i++)
-        if (split < 0 || is_row_of_group(p, splits[split].ends, i))
-            expect_row(c, with, i / s->rows, i % s->rows);
-    QN_TRY_OUT(qni_areas_try(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    st = qni_areas_excuse_far(run, &qni_op_scales, c->text, s->is_far ? qni_far : 0, st);
-    case_destroy(c);
-    return st;
+    return qni_case_try(run, &c.base);
 }
 
-/** Tries zero, denormals, 1 and its neighbours, the largest number, infinity and NaN, which become
- *  exponents of powers of two. */
-static qn_status try_vector(qni_trial_run *run, bool packs) {
-    static const uint32_t bits[] = {0,          1,          0x007FFFFF, 0x00800000,
-                                    0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x7EFFFFFF,
-                                    0x7F000001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000};
-    static const uint8_t exponents[] = {1, 1, 1, 1, 127, 127, 128, 254, 254, 254, 254, 254};
-    enum { COUNT = sizeof bits / sizeof *bits };
-    trial_case *c = case_create(run, &qni_op_scales, 0);
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    const shape s = {1, 1, COUNT, 1, false, false, 0, false};
-    c->problem.rows = make_problem(&s, packs ? ROUND_AND_PACK : ROUND);
-    QN_TRY_OUT(make_rows_areas(c, run, &s));
-    memcpy(qni_area_host(&c->areas[IN]), bits, sizeof bits);
-    for (int i = 0; i < COUNT; i++)
-        if (!packs)
-            expect(c, i * c->problem.rows.out_col, (uint32_t)exponents[i] << 23);
+/** Zero, denormals, 1 and its neighbours, the largest number, infinity and NaN, and the exponents of
+ *  the powers of two that they become. */
+static const uint32_t vector_bits[] = {0,          1,          0x007FFFFF, 0x00800000,
+                                       0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x7EFFFFFF,
+                                       0x7F000001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000};
+static const uint8_t vector_exponents[] = {1, 1, 1, 1, 127, 127, 128, 254, 254, 254, 254, 254};
+enum { VECTOR = sizeof vector_bits / sizeof *vector_bits };
+
+static void expect_vector(void *context, void *) {
+    trial_case *c = context;
+    const qni_scales_problem *p = &c->problem.rows;
+    const uint8_t *e = vector_exponents;
+    for (int i = 0; i < VECTOR; i++)
+        if (!p->is_packed_out)
+            expect(c, i * p->out_col, (uint32_t)e[i] << 23);
         else if (i % 4 == 0)
-            expect(c, i / 4 * c->problem.rows.out_col,
-                   exponents[i] + exponents[i + 1] * 0x100u + exponents[i + 2] * 0x10000u +
-                       exponents[i + 3] * 0x1000000u);
-    snprintf(c->text, sizeof c->text, "fixed vector %s", packs ? "packed" : "f32");
-    QN_TRY_OUT(qni_areas_try(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    case_destroy(c);
-    return st;
+            expect(c, i / 4 * p->out_col,
+                   e[i] + e[i + 1] * 0x100u + e[i + 2] * 0x10000u + e[i + 3] * 0x1000000u);
+}
+
+static const qni_case_kind vector_kind = {area_names, NUM_AREAS,  extent_of,
+                                          fill,       place_rows, expect_vector};
+
+static qn_status try_vector(qni_trial_run *run, bool packs) {
+    trial_case c = {.base = {.kind = &vector_kind, .op = &qni_op_scales}, .fixed = vector_bits};
+    const shape s = {1, 1, VECTOR, 1, false, false, 0, false};
+    make_rows(&c, &s, packs ? ROUND_AND_PACK : ROUND);
+    snprintf(c.base.text, sizeof c.base.text, "fixed vector %s", packs ? "packed" : "f32");
+    return qni_case_try(run, &c.base);
 }
 
 static qn_status try_all_rows(qni_trial_run *run) {
@@ -322,7 +311,18 @@ static void expect_group(trial_case *c, const k_shape *s, int group, int64_t *sc
     *scale = end;
 }
 
-static void expect_groups(trial_case *c, const k_shape *s) {
+static const void *place_k(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_k_scales_problem *p = &c->problem.k;
+    p->in = qni_area_data(&c->base.areas[IN], on_host);
+    p->out = qni_area_data(&c->base.areas[OUT], on_host);
+    p->layout = qni_area_data(&c->base.areas[LAYOUT], on_host);
+    return p;
+}
+
+static void expect_k(void *context, void *) {
+    trial_case *c = context;
+    const k_shape *s = c->shape;
     const qni_k_scales_problem *p = &c->problem.k;
     int64_t scale = 0, word = 0;
     for (int i = 0; i < s->groups; i++)
@@ -332,44 +332,36 @@ static void expect_groups(trial_case *c, const k_shape *s) {
             expect(c, word * p->out_word + row * p->out_row, 0);
 }
 
+static const qni_case_kind k_kind = {area_names, NUM_AREAS, extent_of, fill, place_k, expect_k};
+
 static qn_status try_k_grouped(qni_trial_run *run, const k_shape *s) {
-    trial_case *c = case_create(run, &qni_op_scales_k_grouped, (uint64_t)(s - k_shapes));
     int32_t layout[MAX_GROUPS];
     int64_t scales, words;
-    qn_status st = QN_OK;
-    if (!c)
-        return QN_FAIL(QN_E_MEMORY, "check: out of memory");
     make_layout(s, layout, &scales, &words);
     words += s->spare;
-    const lines in = {scales, s->rows, s->rows + 1};
-    QN_TRY_OUT(create(c, run, IN, in, 1));
-    QN_TRY_OUT(create(c, run, OUT, (lines){words, s->rows, s->rows + 2}, 0));
-    QN_TRY_OUT(create(c, run, LAYOUT, (lines){1, s->groups, 1}, 0));
-    fill(c, in);
-    memcpy(qni_area_host(&c->areas[LAYOUT]), layout, (size_t)s->groups * sizeof *layout);
-    c->problem.k = (qni_k_scales_problem){.in = qni_area_device(&c->areas[IN]),
-                                          .out = qni_area_device(&c->areas[OUT]),
-                                          .in_scale = s->rows + 1,
-                                          .in_row = 1,
-                                          .out_word = s->rows + 2,
-                                          .out_row = 1,
-                                          .layout = qni_area_device(&c->areas[LAYOUT]),
-                                          .scales = (uint32_t)scales,
-                                          .words = (uint32_t)words,
-                                          .rows = (uint32_t)s->rows,
-                                          .groups = (uint32_t)s->groups,
-                                          .gran_k = (uint32_t)s->gran_k,
-                                          .alignment = (uint32_t)s->alignment,
-                                          .is_by_ends = s->is_by_ends,
-                                          .rounds = s->rounds};
-    expect_groups(c, s);
-    snprintf(c->text, sizeof c->text, "[%ld, %ld] in %d groups%s gran_k=%ld%s", (long)scales,
-             (long)s->rows, s->groups, s->is_by_ends ? " by ends" : "", (long)s->gran_k,
-             s->rounds ? " up" : "");
-    QN_TRY_OUT(qni_areas_try(run, c->op, &c->problem, c->text, c->areas, NUM_AREAS));
-out:
-    case_destroy(c);
-    return st;
+    trial_case c = {.base = {.kind = &k_kind, .op = &qni_op_scales_k_grouped},
+                    .shape = s,
+                    .extents = {[IN] = {QNI_I32, scales, s->rows, s->rows + 1, 1},
+                                [OUT] = {QNI_I32, words, s->rows, s->rows + 2, 0},
+                                [LAYOUT] = qni_dense(QNI_I32, s->groups)},
+                    .layout = layout,
+                    .problem.k = {.in_scale = s->rows + 1,
+                                  .in_row = 1,
+                                  .out_word = s->rows + 2,
+                                  .out_row = 1,
+                                  .scales = (uint32_t)scales,
+                                  .words = (uint32_t)words,
+                                  .rows = (uint32_t)s->rows,
+                                  .groups = (uint32_t)s->groups,
+                                  .gran_k = (uint32_t)s->gran_k,
+                                  .alignment = (uint32_t)s->alignment,
+                                  .is_by_ends = s->is_by_ends,
+                                  .rounds = s->rounds}};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(s - k_shapes);
+    snprintf(c.base.text, sizeof c.base.text, "[%ld, %ld] in %d groups%s gran_k=%ld%s",
+             (long)scales, (long)s->rows, s->groups, s->is_by_ends ? " by ends" : "",
+             (long)s->gran_k, s->rounds ? " up" : "");
+    return qni_case_try(run, &c.base);
 }
 
 qn_status qni_scales_try(qni_trial_run *run, const qni_op *op) {
