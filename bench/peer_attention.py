@@ -4,12 +4,13 @@
 
     python bench/peer_attention.py                              prompts of 1024 and a decoding step, one and two threads
     python bench/peer_attention.py --seq 256,1024,4096          other lengths
+    python bench/peer_attention.py --dim 64                     heads of another size
     python bench/peer_attention.py --device cuda:0              on a GPU, timed with its events
     python bench/peer_attention.py --device cuda:0 --graph      replayed in a CUDA graph, so without the host's part
     python bench/peer_attention.py --json result.json           the figures for programs as well
 
-bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys, 32
-heads on 8. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
+bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys
+(--batch), 32 heads on 8. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
 cache's keys and values. A backend that does not take a problem is "-", and the JSON says why. The ratio is to the fastest
 backend; above 1 quern is faster. It compares medians, `of best` each side's fastest run, which other programs on the
 machine disturb less. Needs torch.
@@ -116,10 +117,10 @@ def reason_of(error, said):
 def problems_of(options):
     """Returns name, kind, length, shapes of q and of k and v."""
     for length in options.seq:
-        shape = (1, 24, length, 128)
+        shape = (1, 24, length, options.dim)
         yield f"prompt of {length}", "prompt", length, shape, shape
         yield f"prompt of {length} causal", "causal", length, shape, shape
-    yield "decode", "decode", 4096, (8, 32, 1, 128), (8, 8, 4096, 128)
+    yield "decode", "decode", 4096, (options.batch, 32, 1, options.dim), (options.batch, 8, 4096, options.dim)
 
 
 def sides_of(torch, quern, options, tensors, causal):
@@ -198,6 +199,8 @@ def names(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seq", type=numbers, default=[1024], help="lengths of prompts, comma list")
+    parser.add_argument("--dim", type=int, default=128, help="head_dim (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=8, help="caches of the decoding step (default: %(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N")
     parser.add_argument("--graph", action="store_true", help="on a GPU: replay recorded calls")
     parser.add_argument("--backends", type=names, default=list(BACKENDS), help="comma list of: " + ", ".join(BACKENDS))

@@ -24,6 +24,13 @@ QD_INLINE float qd_exp2(float x) {
 #endif
 }
 
+#if defined(__NVPTX__)
+/** As qd_exp2, but results below 2^-126 are 0: one instruction less. */
+QD_INLINE float qd_exp2_flushed(float x) {
+    return __nvvm_ex2_approx_ftz_f(x);
+}
+#endif
+
 /** Returns the base-2 logarithm of x. */
 QD_INLINE float qd_log2(float x) {
 #if defined(__NVPTX__)

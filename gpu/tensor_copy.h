@@ -31,6 +31,14 @@ QD_INLINE void qd_tensor_load3(uint32_t to, uint64_t map, uint32_t bar, uint32_t
                  "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
+/** As qd_tensor_load3, of rank 4. */
+QD_INLINE void qd_tensor_load4(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y,
+                               uint32_t z, uint32_t w) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
 /** Copies `bytes` to LDS: a multiple of 16, as both addresses are. */
 QD_INLINE void qd_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
@@ -50,6 +58,14 @@ QD_INLINE void qd_tensor_store3(uint64_t map, uint32_t from, uint32_t x, uint32_
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
                  "\n\tcp.async.bulk.commit_group;" ::"l"(map),
                  "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+/** As qd_tensor_store3, of rank 4. */
+QD_INLINE void qd_tensor_store4(uint64_t map, uint32_t from, uint32_t x, uint32_t y, uint32_t z,
+                                uint32_t w) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], "
+                 "[%1];\n\tcp.async.bulk.commit_group;" ::"l"(map),
+                 "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
                  : "memory");
 }
 /** Waits until this thread's stores have read their LDS; what they write may be on its way. */

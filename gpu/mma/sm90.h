@@ -26,6 +26,11 @@ QD_INLINE uint32_t qd_wave_uniform(uint32_t x) {
     return (uint32_t)__nvvm_shfl_sync_idx_i32(0xFFFFFFFF, (int)x, 0, 31);
 }
 
+/** Returns whether x holds in any lane of the wave. */
+QD_INLINE bool qd_wave_any(bool x) {
+    return __nvvm_vote_any_sync(0xFFFFFFFF, x);
+}
+
 // ---- registers: what a thread of the team may use from here on; each role once, at its start
 
 #define QD_REGISTERS_LESS(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
@@ -39,9 +44,17 @@ QD_INLINE uint64_t qd_wgmma_tile(uint32_t at) {
     return (uint64_t)(at >> 4) | 1ull << 16 | eight_rows << 32 | swizzle_128 << 62;
 }
 
+/** The descriptor of a tile whose rows are k: b[k, N], in boxes of 64 columns that lie `box` bytes
+ *  apart; 16 rows of k further is 2048 / 16 more. */
+QD_INLINE uint64_t qd_wgmma_tile_across(uint32_t at, uint32_t box) {
+    constexpr uint64_t eight_rows = 1024 / 16, swizzle_128 = 1;
+    return (uint64_t)(at >> 4) | (uint64_t)(box >> 4) << 16 | eight_rows << 32 | swizzle_128 << 62;
+}
+
 // A thread's N / 2 sums are so many operands of one statement: their names, and the C operands.
 #define QD_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define QD_NAMES_32 QD_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define QD_NAMES_40 QD_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define QD_NAMES_64                                                                                \
     QD_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51" \
                 ",%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
@@ -56,6 +69,7 @@ QD_INLINE uint64_t qd_wgmma_tile(uint32_t at) {
         "+f"((d)[i + 5]), "+f"((d)[i + 6]), "+f"((d)[i + 7])
 #define QD_SUMS_16(d, i) QD_SUMS_8(d, i), QD_SUMS_8(d, i + 8)
 #define QD_SUMS_32(d, i) QD_SUMS_16(d, i), QD_SUMS_16(d, i + 16)
+#define QD_SUMS_40(d, i) QD_SUMS_32(d, i), QD_SUMS_8(d, i + 32)
 #define QD_SUMS_64(d, i) QD_SUMS_32(d, i), QD_SUMS_32(d, i + 32)
 #define QD_SUMS_96(d, i) QD_SUMS_64(d, i), QD_SUMS_32(d, i + 64)
 #define QD_SUMS_128(d, i) QD_SUMS_64(d, i), QD_SUMS_64(d, i + 64)
@@ -81,10 +95,30 @@ QD_INLINE void qd_wgmma_commit(void) {
                  : [a_] "l"(a), [b_] "l"(b)                                                        \
                  : "memory")
 
+/** Starts an instruction whose a is in registers: the pairs (r, c), (r + 8, c), (r, c + 8) and
+ *  (r + 8, c + 8) of 16 columns, which is how a team's sums lie, packed. Adds to d. */
+#define QD_WGMMA_A(kind, last, sums, d, a, b) QD_WGMMA_A_(kind, last, sums, d, a, b)
+#define QD_WGMMA_A_(kind, last, sums, d, a, b)                                                     \
+    asm volatile(                                                                                  \
+        "{.reg .pred keep; setp.ne.b32 keep, 1, 0;\n\t"                                            \
+        "wgmma.mma_async.sync.aligned." kind " {" QD_NAMES_##sums                                  \
+        "}, {%[a0_], %[a1_], %[a2_], %[a3_]}, %[b_], keep, " last ";}"                             \
+        : QD_SUMS_##sums(d, 0)                                                                     \
+        : [a0_] "r"((a)[0]), [a1_] "r"((a)[1]), [a2_] "r"((a)[2]), [a3_] "r"((a)[3]), [b_] "l"(b)  \
+        : "memory")
+
 /** Waits for all committed products, and ties their sums to the wait. */
 #define QD_WGMMA_WAIT(sums, d) QD_WGMMA_WAIT_(sums, d)
 #define QD_WGMMA_WAIT_(sums, d)                                                                    \
     asm volatile("wgmma.wait_group.sync.aligned 0;" : QD_SUMS_##sums(d, 0)::"memory")
+
+/** Waits until one commit at most is under way, and ties the sums of those before to the wait. */
+#define QD_WGMMA_WAIT_BEFORE_LAST(sums, d) QD_WGMMA_WAIT_BEFORE_LAST_(sums, d)
+#define QD_WGMMA_WAIT_BEFORE_LAST_(sums, d)                                                        \
+    asm volatile("wgmma.wait_group.sync.aligned 1;" : QD_SUMS_##sums(d, 0)::"memory")
+/** Keeps clang from moving what is computed from the sums, or they themselves, past this place. */
+#define QD_WGMMA_HOLD(sums, d) QD_WGMMA_HOLD_(sums, d)
+#define QD_WGMMA_HOLD_(sums, d) asm volatile("" : QD_SUMS_##sums(d, 0))
 
 /** Waits until one commit at most is under way; names no sums, which may still change. */
 QD_INLINE void qd_wgmma_wait_before_last(void) {
@@ -96,6 +130,11 @@ QD_INLINE void qd_wgmma_wait_before_last(void) {
 QD_INLINE uint32_t qd_pack_bf16(float low, float high) {
     uint32_t pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+QD_INLINE uint32_t qd_pack_f16(float low, float high) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
 /** Stores four 8 x 8 tiles of 16-bit values, of each of which this thread has two in a word, to the

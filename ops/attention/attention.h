@@ -17,6 +17,7 @@ typedef struct qni_attention_problem {
     qni_dtype dtype, dtype_kv, dtype_o;
     float rope_theta, rope_scale;
     float dropout_p;
+    int64_t kv_blocks, kv_tokens;     // of k and v: pages or requests (ragged: 1), and of each
     int64_t max_rows;                 // most rows of a request: qo_len * group
     bool has_few_rows, has_more_rows; // requests of at most QK_ATTENTION_FEW_ROWS rows; requests of
                                       // more
@@ -63,12 +64,20 @@ extern const qni_op qni_op_attention, qni_op_merge_states, qni_op_attention_drop
 enum { QNI_ATTENTION_F16 = 1, QNI_ATTENTION_FP8 = 2 };
 #define QNI_ATTENTION_ABOVE(n) ((uint32_t)(n) << 8)
 
-/** Launches a variant's kernel of op "attention" on all work items. Then launches its second
- *  kernel, which merges split requests, unless the call's other part does so. args are the kernel's
- *  arguments, which begin with the common ones; q_tile is set. attention_launch.c. */
+/** Returns the workgroups of the variant's kernel, one for each work item and head of k. args are
+ *  the kernel's arguments, with q_tile set. attention_launch.c. */
+int64_t qni_attention_count_groups(const qn_stream *stream, const qni_attention_problem *p,
+                                   const qk_attention_args *args);
+/** Launches a variant's kernel of op "attention" on all work items, then qni_attention_merge. args
+ *  are the kernel's arguments, which begin with the common ones; q_tile is set.
+ *  attention_launch.c. */
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
                                const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes);
+/** Launches a variant's second kernel, which merges split requests, unless the call's other part
+ *  does so. */
+qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
+                              const qni_attention_problem *p, const qk_attention_args *args);
 /** Returns whether the problem meets what all GPU kernels need, rows and head dims that they can
  *  count, and has head dims that the variant is for. */
 bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,

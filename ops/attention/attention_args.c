@@ -116,6 +116,8 @@ static qn_status read_inputs(call *c) {
     QN_TRY(check_inputs(c));
     c->p->dtype = c->t[Q].dtype;
     c->p->dtype_kv = c->t[K].dtype;
+    c->p->kv_blocks = c->k.blocks;
+    c->p->kv_tokens = c->k.tokens;
     c->p->args = (qk_attention_args){.q = rows_of(&c->t[Q], is_hnd_q),
                                      .k = rows_of(&c->t[K], is_hnd),
                                      .v = rows_of(&c->t[V], is_hnd),

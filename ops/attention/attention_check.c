@@ -182,6 +182,20 @@ static const qni_attention_spec specs[] = {
     {PAGED, 2, {1, 30}, {310, 301}, HEADS(2, 1, 64), TYPES(QNI_F16, QNI_E4M3FNUZ, QNI_F16), .page = 8, RAMPS,
      .has_left = true, .left = 40},
     {PAGED, 1, {3}, {700}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = 96, .splits = 3, RAMPS, .is_causal = true},
+    // Several tiles of rows, with bounds inside the first one's and the last one's keys.
+    {DENSE, 2, {200}, {310}, HEADS(4, 2, 128), BF16, RAMPS, .is_causal = true},
+    {DENSE, 1, {194}, {250}, HEADS(3, 1, 128), BF16, RAMPS, .is_hnd = true},
+    {DENSE, 1, {390}, {170}, HEADS(2, 1, 96), BF16, .is_causal = true, .has_sinks = true, .has_lse = true},
+    {DENSE, 1, {210}, {320}, HEADS(2, 1, 128), BF16, RAMPS, .is_causal = true, .is_top_left = true},
+    {DENSE, 2, {400}, {161}, HEADS(2, 2, 72), BF16, .has_right = true, .right = 40, .has_lse = true, .is_natural = true},
+    {DENSE, 1, {9}, {500}, HEADS(1, 1, 128), BF16, .values = QNI_CASE_PEAKS, .has_lse = true},
+    // Few rows: pages of sizes that copies of boxes take, ragged and padded keys, chunks that begin
+    // inside a box.
+    {PAGED, 3, {1, 2, 1}, {331, 70, 5}, HEADS(8, 1, 128), BF16, .page = 32, RAMPS, .is_causal = true},
+    {PAGED, 2, {1, 1}, {200, 130}, HEADS(4, 2, 128), F16, .page = 128, RAMPS, .has_left = true, .left = 70},
+    {PAGED, 2, {2, 1}, {140, 97}, HEADS(4, 2, 96), BF16, .page = 8, .chunk = 50, .has_sinks = true, .has_lse = true},
+    {RAGGED, 3, {1, 2, 1}, {150, 66, 31}, HEADS(4, 2, 64), F16, RAMPS, .is_causal = true},
+    {PADDED, 2, {1}, {200, 65}, HEADS(8, 2, 128), BF16, .chunk = 96, .has_lse = true},
     // Keys in one chunk.
     {PAGED, 2, {1, 2}, {700, 530}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = -1, RAMPS, .is_causal = true},
     {RAGGED, 2, {33, 3}, {350, 300}, HEADS(2, 1, 256), F16, RAMPS, .is_causal = true},

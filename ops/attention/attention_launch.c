@@ -27,18 +27,34 @@ static int64_t count_groups(const qn_stream *stream, const qni_attention_problem
     return p->plan && p->plan->is_for_graph && groups < at_once ? at_once : groups;
 }
 
+/** Returns the arguments with the schedule that the host can read. */
+static qk_attention_args on_host(const qni_attention_problem *p, const qk_attention_args *args) {
+    qk_attention_args g = *args;
+    g.schedule = p->plan;
+    return g;
+}
+
+int64_t qni_attention_count_groups(const qn_stream *stream, const qni_attention_problem *p,
+                                   const qk_attention_args *args) {
+    const qk_attention_args g = on_host(p, args);
+    return count_groups(stream, p, qk_attention_count(&g));
+}
+
+qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
+                              const qni_attention_problem *p, const qk_attention_args *args) {
+    const qk_attention_args g = on_host(p, args);
+    if (p->is_merged_later)
+        return QN_OK;
+    return launch(stream, &variant->config.kernel[1],
+                  count_groups(stream, p, qk_attention_count_merges(&g)), args, sizeof *args);
+}
+
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
                                const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes) {
-    const qni_kernel_ref *kernel = variant->config.kernel;
-    qk_attention_args g = *args;
-    g.schedule = p->plan; // in host memory
-    QN_TRY(
-        launch(stream, &kernel[0], count_groups(stream, p, qk_attention_count(&g)), args, bytes));
-    if (p->is_merged_later)
-        return QN_OK;
-    return launch(stream, &kernel[1], count_groups(stream, p, qk_attention_count_merges(&g)), args,
-                  sizeof *args);
+    QN_TRY(launch(stream, &variant->config.kernel[0], qni_attention_count_groups(stream, p, args),
+                  args, bytes));
+    return qni_attention_merge(variant, stream, p, args);
 }
 
 bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,

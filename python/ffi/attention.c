@@ -74,8 +74,8 @@ FFI_FUNCTION(attention_workspace_bytes) {
 /** Places of attention_plan's arrays; PLAN_NUMBERS: of the first number. */
 enum { PLAN, SIZES, QO_INDPTR, KV_INDPTR, KV_LAST_PAGE_LEN, KV_LENS, PLAN_NUMBERS };
 
-/** attention_plan: sizes gets the bytes of plan and of the workspace. Arrays are on the CPU, plan of
- *  u8, sizes [2] of i64, the others of i32; Python has made them so. */
+/** attention_plan: sizes gets the bytes of plan and of the workspace. Arrays are on the CPU, plan
+ *  of u8, sizes [2] of i64, the others of i32; Python has made them so. */
 FFI_FUNCTION(attention_plan) {
     static const char parameters[] =
         "plan!? sizes! qo_indptr? kv_indptr? kv_last_page_len? kv_lens? batches:i qo_len:i "

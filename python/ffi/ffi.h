@@ -23,8 +23,8 @@ int ffi_raise(const char *kind, const char *message);
  *  -1. */
 int ffi_finish(qn_status status);
 
-/** Returns 0 if the arguments are of the kinds that `parameters` names, in the form of ops.def; else
- *  raises TypeError or ValueError, which names the parameter, and returns -1. */
+/** Returns 0 if the arguments are of the kinds that `parameters` names, in the form of ops.def;
+ *  else raises TypeError or ValueError, which names the parameter, and returns -1. */
 int ffi_check_args(const char *op, const char *parameters, const TVMFFIAny *args, int32_t count);
 
 /** Gives the open device behind a DLPack device. The CPU, cuda:N and hip:N are opened when they are

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of the kernels for Hopper's tensor cores, attention_wgmma_gpu.c and
+// attention_wgmma_decode_gpu.c: which problems they take, their tensor maps, what they cost.
+#include "../shared/round.h"
+#include "attention.h"
+#include "attention_wgmma_abi.h"
+
+enum { SWIZZLE = 128, QUERIES = 64 }; // bytes; of a box
+
+// ---- tensor maps: [blocks, tokens, heads, head_dim], the innermost first
+
+typedef struct extent {
+    int64_t blocks, tokens, heads, head_dim;
+    uint32_t box_tokens;
+} extent;
+
+static qni_tensor_map map_of(const qni_attention_problem *p, const char *name,
+                             const qk_attention_rows *rows, extent e) {
+    return (qni_tensor_map){.name = name,
+                            .data = rows->data,
+                            .dtype = p->dtype,
+                            .rank = 4,
+                            .size = {e.head_dim, e.heads, e.tokens, e.blocks},
+                            .stride = {1, rows->head, rows->token, rows->block},
+                            .box = {QK_WGMMA_BOX, 1, e.box_tokens, 1},
+                            .swizzle_bytes = SWIZZLE};
+}
+
+enum { Q, K, V, O, NUM_MAPS };
+
+/** The maps of requests of equal lengths. */
+static void make_maps(const qni_variant *variant, const qni_attention_problem *p,
+                      qni_tensor_map maps[NUM_MAPS]) {
+    const qk_attention_args *g = &p->args;
+    const int64_t heads = g->num_kv_heads;
+    const extent q = {g->requests, g->qo_len, heads * g->group, g->head_dim_qk, QUERIES},
+                 k = {g->requests, g->kv_len, heads, g->head_dim_qk,
+                      QK_WGMMA_KEYS(variant->config.columns)};
+    const qk_attention_rows o_rows = {g->o, g->o_batch, g->o_token, g->o_head};
+    extent v = k, o = q;
+    v.head_dim = o.head_dim = g->head_dim_vo;
+    maps[Q] = map_of(p, "q", &g->q, q);
+    maps[K] = map_of(p, "k", &g->k, k);
+    maps[V] = map_of(p, "v", &g->v, v);
+    maps[O] = map_of(p, "o", &o_rows, o);
+}
+
+/** The keys of a box for requests of few rows: a tile's, or a page's. */
+static uint32_t box_keys(const qk_attention_args *g) {
+    return g->kv_indices && g->page_size < QK_WGMMA_DECODE_KEYS ? g->page_size
+                                                                : QK_WGMMA_DECODE_KEYS;
+}
+
+/** The maps of whole caches, k's and v's. */
+static void make_cache_maps(const qni_attention_problem *p, qni_tensor_map maps[2]) {
+    const qk_attention_args *g = &p->args;
+    const extent k = {p->kv_blocks, p->kv_tokens, g->num_kv_heads, g->head_dim_qk, box_keys(g)};
+    extent v = k;
+    v.head_dim = g->head_dim_vo;
+    maps[0] = map_of(p, "k", &g->k, k);
+    maps[1] = map_of(p, "v", &g->v, v);
+}
+
+static bool fit(const qni_tensor_map *maps, int count, qni_reason *why) {
+    for (int i = 0; i < count; i++)
+        if (!qni_tensor_map_fits(&maps[i], why))
+            return false;
+    return true;
+}
+
+static qn_status encode(const qn_device *device, const qni_tensor_map *maps, int count,
+                        qk_tensor_map *out) {
+    for (int i = 0; i < count; i++)
+        QN_TRY(qni_tensor_map_encode(device, &maps[i], &out[i]));
+    return QN_OK;
+}
+
+// ---- what they take
+
+static bool takes_types(const qni_variant *variant, const qni_attention_problem *p,
+                        qni_reason *why) {
+    const qni_dtype taken = variant->config.flags & QNI_ATTENTION_F16 ? QNI_F16 : QNI_BF16;
+    if (p->dtype == taken && p->dtype_kv == taken)
+        return true;
+    return qni_no(why, "q is %s, k and v %s; taken: %s", qni_dtype_name(p->dtype),
+                  qni_dtype_name(p->dtype_kv), qni_dtype_name(taken));
+}
+
+/** Takes scores that are products times one positive number. */
+static bool takes_scores(const qk_attention_args *g, qni_reason *why) {
+    const char *const other = g->has_dropout                   ? "dropout"
+                              : g->pos_encoding != QK_POS_NONE ? "a position encoding"
+                              : g->mask_kind != QK_MASK_NONE   ? "a mask"
+                              : g->custom_mask                 ? "a custom mask"
+                              : g->soft_cap > 0                ? "a soft cap"
+                              : g->q_scales || g->k_scales     ? "scales of heads of q or k"
+                              : !(g->scale > 0)                ? "a scale that is not positive"
+                                                               : nullptr;
+    return !other || qni_no(why, "has %s, takes none", other);
+}
+
+static bool takes_head_dims(const qk_attention_args *g, qni_reason *why) {
+    return (g->head_dim_qk % 8 == 0 && g->head_dim_vo % 8 == 0) ||
+           qni_no(why, "head_dim=%u, v's %u; taken: multiples of 8", g->head_dim_qk,
+                  g->head_dim_vo);
+}
+
+static bool takes_all(const qni_variant *variant, const qni_attention_problem *p, qni_reason *why) {
+    return takes_types(variant, p, why) && takes_scores(&p->args, why) &&
+           takes_head_dims(&p->args, why) && qni_attention_fits(variant, p, why);
+}
+
+/** The bits of a query must not depend on how its request is stored, if they may not depend on the
+ *  request's other queries either; this kernel knows dense requests alone. */
+static bool takes_requests(const qni_attention_problem *p, qni_reason *why) {
+    if (p->plan)
+        return qni_no(why, "requests have lengths of their own, takes equal ones");
+    if (qk_attention_uniform_chunks(&p->args) > 1)
+        return qni_no(why, "keys are cut into chunks, takes whole requests");
+    return !qni_env_get()->batch_invariant || qni_no(why, "QUERN_BATCH_INVARIANT is 1");
+}
+
+/** The copy engine stores o, as q's type. */
+static bool takes_results(const qni_attention_problem *p, qni_reason *why) {
+    return p->dtype_o == p->dtype ||
+           qni_no(why, "o is %s; taken: %s", qni_dtype_name(p->dtype_o), qni_dtype_name(p->dtype));
+}
+
+bool qni_attention_wgmma_supports(const qni_variant *variant, const qn_device *,
+                                  const void *problem, qni_reason *why) {
+    const qni_attention_problem *p = problem;
+    qni_tensor_map maps[NUM_MAPS];
+    make_maps(variant, p, maps);
+    if (p->args.left != INT32_MAX)
+        return qni_no(why, "has a window's left bound, takes none");
+    return takes_all(variant, p, why) && takes_results(p, why) && takes_requests(p, why) &&
+           fit(maps, NUM_MAPS, why);
+}
+
+/** Boxes of keys must not go over a page's end, and must be whole rows of LDS's swizzle. */
+static bool takes_pages(const qk_attention_args *g, qni_reason *why) {
+    const uint32_t keys = QK_WGMMA_DECODE_KEYS, page = g->page_size;
+    if (!g->kv_indices || page % keys == 0 || (page % 8 == 0 && keys % page == 0))
+        return true;
+    return qni_no(why, "pages have %u keys; taken: 8, 16, 32, multiples of %u", page, keys);
+}
+
+static bool takes_queries_in_memory(const qk_attention_rows *q, qni_reason *why) {
+    if ((uintptr_t)q->data % 16 == 0 && q->block % 8 == 0 && q->token % 8 == 0 && q->head % 8 == 0)
+        return true;
+    return qni_no(why, "a row of q does not begin at a multiple of 16 bytes");
+}
+
+/** As qni_attention_decode_supports says, the rows of all requests and QUERN_BATCH_INVARIANT
+ *  decide. */
+bool qni_attention_wgmma_decode_supports(const qni_variant *variant, const qn_device *,
+                                         const void *problem, qni_reason *why) {
+    const qni_attention_problem *p = problem;
+    qni_tensor_map maps[2];
+    make_cache_maps(p, maps);
+    if (p->has_more_rows)
+        return qni_no(why, "a request has more than %d rows", QK_ATTENTION_FEW_ROWS);
+    if (qni_env_get()->batch_invariant)
+        return qni_no(why, "QUERN_BATCH_INVARIANT is 1");
+    return takes_all(variant, p, why) && takes_pages(&p->args, why) &&
+           takes_queries_in_memory(&p->args.q, why) && fit(maps, 2, why);
+}
+
+// ---- what it costs, and its launch
+
+/** Returns a cost in the unit of qni_attention_tile_cost: elements that a workgroup multiplies for
+ *  a key. These tensor cores multiply several times as many in the same time. */
+double qni_attention_wgmma_cost(const qni_variant *variant, const qn_device *, const void *) {
+    constexpr double faster = 6;
+    return variant->config.rows * variant->config.columns / faster;
+}
+
+qn_status qni_attention_wgmma(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_attention_problem *p = problem;
+    const qk_attention_args *g = &p->args;
+    qni_tensor_map maps[NUM_MAPS];
+    qk_attention_wgmma_args args = {.common = *g};
+    make_maps(variant, p, maps);
+    QN_TRY(encode(stream->device, maps, NUM_MAPS, args.maps));
+    const int64_t tiles =
+        (int64_t)g->requests * g->num_kv_heads * g->group * qni_pieces(g->qo_len, QK_WGMMA_ROWS);
+    const int64_t most = stream->device->info.num_compute_units;
+    const uint32_t grid[3] = {(uint32_t)(tiles < most ? tiles : most), 1, 1};
+    return qni_launch(stream, &variant->config.kernel[0], grid, QK_WGMMA_THREADS, &args,
+                      sizeof args);
+}
+
+qn_status qni_attention_wgmma_decode(const qni_variant *variant, qn_stream *stream,
+                                     const void *problem) {
+    const qni_attention_problem *p = problem;
+    qni_tensor_map maps[2];
+    qk_attention_decode_args args = {.common = p->args, .box_keys = box_keys(&p->args)};
+    args.common.q_tile = variant->config.rows;
+    make_cache_maps(p, maps);
+    QN_TRY(encode(stream->device, maps, 2, args.maps));
+    const int64_t groups = qni_attention_count_groups(stream, p, &args.common);
+    const int64_t most = 2 * (int64_t)stream->device->info.num_compute_units;
+    const uint32_t grid[3] = {(uint32_t)(groups < most ? groups : most), 1, 1};
+    if (groups > 0)
+        QN_TRY(qni_launch(stream, &variant->config.kernel[0], grid, QK_WGMMA_DECODE_THREADS, &args,
+                          sizeof args));
+    return qni_attention_merge(variant, stream, p, &args.common);
+}

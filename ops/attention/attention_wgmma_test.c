@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel for Hopper's tensor cores, as far as no such card is needed: which problems it takes,
+// by which words it refuses the others, and that it is the choice. quern check runs it on a card.
+#include "../shared/op_test.h"
+#include "attention.h"
+
+static alignas(16) uint8_t memory[64];
+
+/** What the choice sees of an H200. */
+static qn_device h200(void) {
+    qn_device chip = {.target = qni_target_find("sm_90a", 6)};
+    chip.features = chip.target->features;
+    chip.info.num_compute_units = 132;
+    return chip;
+}
+
+/** A FLUX-shaped call: dense, bf16, 24 heads of 128, all keys seen. */
+static qni_attention_problem dense(uint32_t head_dim) {
+    const int64_t token = 24 * (int64_t)head_dim, block = 4608 * token;
+    const qk_attention_rows rows = {memory, block, token, head_dim};
+    return (qni_attention_problem){.args = {.q = rows,
+                                            .k = rows,
+                                            .v = rows,
+                                            .o = memory,
+                                            .o_batch = block,
+                                            .o_token = token,
+                                            .o_head = head_dim,
+                                            .requests = 1,
+                                            .qo_len = 4608,
+                                            .kv_len = 4608,
+                                            .kv_chunk = INT32_MAX,
+                                            .num_kv_heads = 24,
+                                            .group = 1,
+                                            .head_dim_qk = head_dim,
+                                            .head_dim_vo = head_dim,
+                                            .left = INT32_MAX,
+                                            .right = INT32_MAX,
+                                            .scale = 0.1f,
+                                            .v_scale = 1},
+                                   .dtype = QNI_BF16,
+                                   .dtype_kv = QNI_BF16,
+                                   .dtype_o = QNI_BF16,
+                                   .max_rows = 4608,
+                                   .has_more_rows = true};
+}
+
+static const qni_variant *kernel(void) {
+    static const char name[] = "attention.gpu_wgmma_128_bf16";
+    return qni_variant_find(&qni_op_attention, name, sizeof name - 1);
+}
+
+static void test_choice(void **) {
+    const qn_device chip = h200();
+    for (uint32_t head_dim = 72; head_dim <= 128; head_dim += 8) {
+        const qni_attention_problem p = dense(head_dim);
+        const qni_variant *best = nullptr;
+        double least = INFINITY;
+        for (int v = 0; v < qni_op_attention.num_variants; v++) {
+            const qni_variant *variant = &qni_op_attention.variants[v];
+            if (!variant->cost || !qni_variant_fits(variant, &chip, &p, nullptr) ||
+                variant->cost(variant, &chip, &p) >= least)
+                continue;
+            least = variant->cost(variant, &chip, &p);
+            best = variant;
+        }
+        assert_ptr_equal(best, kernel());
+    }
+}
+
+static void assert_kernel_refuses(const qni_attention_problem *p, const char *words) {
+    const qn_device chip = h200();
+    qni_reason why = {""};
+    assert_false(kernel()->supports(kernel(), &chip, p, &why));
+    if (!strstr(why.text, words))
+        fail_msg("\"%s\" lacks \"%s\"", why.text, words);
+}
+
+#define REFUSED(change, words)                                                                     \
+    do {                                                                                           \
+        qni_attention_problem p = dense(128);                                                      \
+        change;                                                                                    \
+        assert_kernel_refuses(&p, words);                                                          \
+    } while (0)
+
+static void test_refusals(void **) {
+    const qk_attention_schedule plan = {};
+    const float number = 1;
+    REFUSED(p.dtype_kv = QNI_E4M3FN, "q is bf16, k and v e4m3fn; taken: bf16");
+    REFUSED(p.dtype_o = QNI_F32, "o is f32; taken: bf16");
+    REFUSED(p.args.has_dropout = 1, "has dropout");
+    REFUSED(p.args.pos_encoding = QK_POS_ALIBI, "has a position encoding");
+    REFUSED(p.args.mask_kind = QK_MASK_BOOL, "has a mask");
+    REFUSED(p.args.custom_mask = memory, "has a custom mask");
+    REFUSED(p.args.soft_cap = 30, "has a soft cap");
+    REFUSED(p.args.q_scales = &number, "scales of heads");
+    REFUSED(p.args.left = 100, "a window's left bound");
+    REFUSED(p.args.scale = -1, "a scale that is not positive");
+    REFUSED(p.args.scale = NAN, "a scale that is not positive");
+    REFUSED(p.plan = &plan, "requests have lengths of their own");
+    REFUSED(p.args.kv_chunk = 512, "keys are cut into chunks");
+    REFUSED(p.args.k.data = memory + 8, "k is not aligned to 16 bytes");
+    REFUSED(p.args.v.token += 4, "of v is 6152 bytes, needs a multiple of 16");
+    REFUSED(p.args.kv_len = 0, "k has 0 in dimension 2");
+    REFUSED(p = dense(64), "head_dim is 64; taken: above 64, up to 128");
+    REFUSED(p = dense(136), "head_dim is 136");
+    REFUSED(p.args.head_dim_vo = 124, "head_dim=128, v's 124; taken: multiples of 8");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice),
+                                       cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
