@@ -6,49 +6,9 @@ import inspect
 
 import torch
 from flashinfer_tools import HALF, Pages, offsets, randn, workspace
+from table_tools import Function, tensors
 
 import quern.compat.flashinfer as flashinfer
-
-
-def bits(t):
-    return t.detach().clone().contiguous().view(torch.uint8) if t.ndim else t.clone()
-
-
-def same(a, b):
-    if isinstance(a, str) or isinstance(b, str):
-        return a == b
-    return len(a) == len(b) and all(x.dtype == y.dtype and x.shape == y.shape and torch.equal(bits(x), bits(y))
-                                    for x, y in zip(a, b, strict=True))
-
-
-def tensors(x):
-    if isinstance(x, torch.Tensor):
-        return [x]
-    if isinstance(x, (tuple, list)):
-        return [t for part in x for t in tensors(part)]
-    return [] if x is None else [torch.tensor(x)]
-
-
-class Function:
-    """A function and the arguments of one call; which of them it writes counts among the results."""
-
-    def __init__(self, function, make, writes=()):
-        self.function, self.arguments_of, self.writes = function, make, writes
-
-    def arguments(self, **changed):
-        return {**self.arguments_of(), **changed}
-
-    def run(self, **changed):
-        arguments = self.arguments(**changed)
-        result = tensors(self.function(**arguments))
-        return result + [t for name in self.writes if name not in changed for t in tensors(arguments[name])]
-
-    def outcome(self, **changed):
-        """Returns the results, or the message of a ValueError."""
-        try:
-            return self.run(**changed)
-        except ValueError as error:
-            return str(error)
 
 
 class Method(Function):
