@@ -9,7 +9,7 @@ import sys
 import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/python.md", "docs/flashinfer.md"]
+PAGES = ["README.md", "docs/python.md", "docs/flashinfer.md", "docs/deep_gemm.md"]
 PROGRAMS = [(page, number, text) for page in PAGES
             for number, text in enumerate(re.findall(r"^```python\n(.*?)^```$", (TOP / page).read_text(), re.M | re.S))]
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users write, with types: mypy --strict and pyright find nothing wrong with it. It is read, not run."""
 
+import types
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import quern
+import quern.compat
 import quern.torch
 
 x: npt.NDArray[np.float32] = np.ones((4, 8), np.float32)
@@ -41,3 +43,4 @@ with quern.torch.enable("sim:gfx942", fallback="error") as registration:
 quern.torch.disable()
 with quern.patch(object()) as patch:
     print(patch.counts, patch.device)
+standing: types.ModuleType = quern.compat.install("deep_gemm")

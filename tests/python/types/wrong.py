@@ -4,6 +4,7 @@
 import numpy as np
 
 import quern
+import quern.compat
 import quern.torch
 
 x = np.ones((4, 8), np.float32)
@@ -35,3 +36,4 @@ quern.numpy(x).nothing()  # wrong
 text: str = quern.rmsnorm(x, x)  # wrong
 quern.torch.enable(fallback="ignore")  # wrong
 quern.rms_norm(x, x)  # wrong
+quern.compat.install(3)  # wrong
