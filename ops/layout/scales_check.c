@@ -212,8 +212,8 @@ static qn_status try_rows(qni_trial_run *run, const shape *s, form with, int spl
     return qni_case_try(run, &c.base);
 }
 
-/** Zero, denormals, 1 and its neighbours, the largest number, infinity and NaN, and the exponents of
- *  the powers of two that they become. */
+/** Zero, denormals, 1 and its neighbours, the largest number, infinity and NaN, and the exponents
+ *  of the powers of two that they become. */
 static const uint32_t vector_bits[] = {0,          1,          0x007FFFFF, 0x00800000,
                                        0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x7EFFFFFF,
                                        0x7F000001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000};
