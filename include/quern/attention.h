@@ -112,12 +112,12 @@ typedef struct qn_attention_args {
  *  Overlap:  o, lse and workspace overlap no other tensor.
  *  Bits:     a request has equal bits on every run, for any number of threads, whatever other
  *            requests are in the batch. Storage may change them: on Hopper dense requests of equal
- *            lengths have kernels of their own. Dropout is an exception, as it counts by the
- *            batch, and kv_chunk, if given, must not change. The bits of one query depend on how many queries
- *            its request has: requests of few queries go to other kernels, in other chunks. With
- *            QUERN_BATCH_INVARIANT=1, set for the plan as well, and kv_chunk 0, a query has equal
- *            bits alone, in a chunk and in its whole prompt, on one device; keys are then not cut
- *            into chunks, and decoding is slower.
+ *            lengths have kernels of their own. Dropout is an exception, as it counts by the batch,
+ *            and kv_chunk, if given, must not change. The bits of one query depend on how many
+ *            queries its request has: requests of few queries go to other kernels, in other chunks.
+ *            With QUERN_BATCH_INVARIANT=1, set for the plan as well, and kv_chunk 0, a query has
+ *            equal bits alone, in a chunk and in its whole prompt, on one device; keys are then not
+ *            cut into chunks, and decoding is slower.
  *  Async:    queued on stream, allocates nothing, can be captured; the plan's host copy may be
  *            freed when this function returns.
  *  Contents: the plan, and its requests' entries of kv_indices, are checked first: on the CPU
