@@ -25,7 +25,6 @@ static_assert(KEYS == QK_WGMMA_DECODE_KEYS);
 
 enum {
     STAGES = 3 * 128 / QK_D,
-    FULL_BYTES = 2 * STAGE_BYTES, // of a stage: k, then v
     K_AT = TEAM_BYTES,
     V_AT = K_AT + STAGES * STAGE_BYTES,
     FULL_AT = V_AT + STAGES * STAGE_BYTES,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel for Hopper's tensor cores, as far as no such card is needed: which problems it takes,
-// by which words it refuses the others, and that it is the choice. quern check runs it on a card.
+// The kernels for Hopper's tensor cores, as far as no such card is needed: which problems they take,
+// by which words they refuse the others, and that they are the choice. quern check runs them on a
+// card.
 #include "../shared/op_test.h"
 #include "attention.h"
 
@@ -44,43 +45,82 @@ static qni_attention_problem dense(uint32_t head_dim) {
                                    .has_more_rows = true};
 }
 
-static const qni_variant *kernel(void) {
-    static const char name[] = "attention.gpu_wgmma_128_bf16";
-    return qni_variant_find(&qni_op_attention, name, sizeof name - 1);
+/** A decoding step: a token for each of eight caches of bf16 pages, 32 heads of 128 on 8. */
+static qni_attention_problem paged(void) {
+    static const qk_attention_schedule plan = {.num_requests = 8};
+    static const int32_t pages[1] = {};
+    qni_attention_problem p = dense(128);
+    p.plan = &plan;
+    p.args.q = (qk_attention_rows){memory, 0, 32 * 128, 128};
+    p.args.k = p.args.v = (qk_attention_rows){memory, 16 * 8 * 128, 8 * 128, 128};
+    p.args.kv_indices = pages;
+    p.args.page_size = 16;
+    p.args.num_kv_heads = 8;
+    p.args.group = 4;
+    p.kv_blocks = 2048;
+    p.kv_tokens = 16;
+    p.max_rows = 4;
+    p.has_few_rows = true, p.has_more_rows = false;
+    return p;
+}
+
+static const qni_variant *named(const char *name) {
+    const qni_variant *found = qni_variant_find(&qni_op_attention, name, strlen(name));
+    assert_non_null(found);
+    return found;
+}
+
+static const char *cheapest(const qni_attention_problem *p) {
+    const qn_device chip = h200();
+    const char *best = "none";
+    double least = INFINITY;
+    for (int v = 0; v < qni_op_attention.num_variants; v++) {
+        const qni_variant *variant = &qni_op_attention.variants[v];
+        if (!variant->cost || !qni_variant_fits(variant, &chip, p, nullptr) ||
+            variant->cost(variant, &chip, p) >= least)
+            continue;
+        least = variant->cost(variant, &chip, p);
+        best = variant->name;
+    }
+    return best;
 }
 
 static void test_choice(void **) {
-    const qn_device chip = h200();
-    for (uint32_t head_dim = 72; head_dim <= 128; head_dim += 8) {
-        const qni_attention_problem p = dense(head_dim);
-        const qni_variant *best = nullptr;
-        double least = INFINITY;
-        for (int v = 0; v < qni_op_attention.num_variants; v++) {
-            const qni_variant *variant = &qni_op_attention.variants[v];
-            if (!variant->cost || !qni_variant_fits(variant, &chip, &p, nullptr) ||
-                variant->cost(variant, &chip, &p) >= least)
-                continue;
-            least = variant->cost(variant, &chip, &p);
-            best = variant;
-        }
-        assert_ptr_equal(best, kernel());
+    for (uint32_t head_dim = 8; head_dim <= 128; head_dim += 8) {
+        qni_attention_problem p = dense(head_dim);
+        assert_string_equal(cheapest(&p), head_dim <= 64 ? "attention.gpu_wgmma_64_bf16"
+                                                         : "attention.gpu_wgmma_128_bf16");
+        p.dtype = p.dtype_kv = p.dtype_o = QNI_F16;
+        assert_string_equal(cheapest(&p), head_dim <= 64 ? "attention.gpu_wgmma_64_f16"
+                                                         : "attention.gpu_wgmma_128_f16");
     }
+    qni_attention_problem p = paged();
+    assert_string_equal(cheapest(&p), "attention.gpu_wgmma_decode_128_bf16");
+    p.args.left = 100;
+    assert_string_equal(cheapest(&p), "attention.gpu_wgmma_decode_128_bf16");
+    p.args.page_size = 5;
+    assert_string_equal(cheapest(&p), "attention.gpu_decode_bf16");
 }
 
-static void assert_kernel_refuses(const qni_attention_problem *p, const char *words) {
+static void assert_kernel_refuses(const char *name, const qni_attention_problem *p,
+                                  const char *words) {
     const qn_device chip = h200();
+    const qni_variant *kernel = named(name);
     qni_reason why = {""};
-    assert_false(kernel()->supports(kernel(), &chip, p, &why));
+    assert_false(kernel->supports(kernel, &chip, p, &why));
     if (!strstr(why.text, words))
         fail_msg("\"%s\" lacks \"%s\"", why.text, words);
 }
 
-#define REFUSED(change, words)                                                                     \
+#define REFUSED_BY(kernel, problem, change, words)                                                 \
     do {                                                                                           \
-        qni_attention_problem p = dense(128);                                                      \
+        qni_attention_problem p = problem;                                                         \
         change;                                                                                    \
-        assert_kernel_refuses(&p, words);                                                          \
+        assert_kernel_refuses("attention." kernel, &p, words);                                     \
     } while (0)
+#define REFUSED(change, words) REFUSED_BY("gpu_wgmma_128_bf16", dense(128), change, words)
+#define DECODE_REFUSED(change, words)                                                              \
+    REFUSED_BY("gpu_wgmma_decode_128_bf16", paged(), change, words)
 
 static void test_refusals(void **) {
     const qk_attention_schedule plan = {};
@@ -106,8 +146,23 @@ static void test_refusals(void **) {
     REFUSED(p.args.head_dim_vo = 124, "head_dim=128, v's 124; taken: multiples of 8");
 }
 
+static void test_decode_refusals(void **) {
+    DECODE_REFUSED(p.has_more_rows = true, "a request has more than 16 rows");
+    DECODE_REFUSED(p.args.page_size = 5, "pages have 5 keys; taken: 8, 16, 32, multiples of 64");
+    DECODE_REFUSED(p.args.page_size = 24, "pages have 24 keys");
+    DECODE_REFUSED(p.args.page_size = 96, "pages have 96 keys");
+    DECODE_REFUSED(p.dtype_kv = QNI_E4M3FN, "q is bf16, k and v e4m3fn; taken: bf16");
+    DECODE_REFUSED(p.args.soft_cap = 30, "has a soft cap");
+    DECODE_REFUSED(p.args.q.token += 4, "a row of q does not begin at a multiple of 16 bytes");
+    DECODE_REFUSED(p.args.k.head += 4, "of k is 264 bytes, needs a multiple of 16");
+    DECODE_REFUSED(p.args.v.data = memory + 2, "v is not aligned to 16 bytes");
+    DECODE_REFUSED(p.args.head_dim_qk = 60, "head_dim=60, v's 128; taken: multiples of 8");
+    DECODE_REFUSED(p.args.head_dim_qk = 192, "head_dim is 192; taken: above 64, up to 128");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice),
-                                       cmocka_unit_test(test_refusals)};
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_decode_refusals)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
