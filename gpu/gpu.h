@@ -187,8 +187,8 @@ QD_INLINE const void *qd_reread(const void *args) {
     return args;
 #else
     (void)args;
-    __attribute__((address_space(4))) void *anew = __builtin_amdgcn_kernarg_segment_ptr();
-    asm volatile("" : "+s"(anew));
+    __attribute__((address_space(4))) void *anew;
+    asm volatile("" : "=s"(anew) : "0"(__builtin_amdgcn_kernarg_segment_ptr()));
     return (const void *)anew;
 #endif
 }
