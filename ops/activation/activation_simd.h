@@ -27,10 +27,7 @@ QN_INLINE f32v gelu(f32v x) {
 QN_INLINE f32v activated(qn_activation function, f32v x) {
     if (function == QN_GELU)
         return gelu(x);
-    const f32v y = function == QN_SILU
-                       ? x * -log2_e
-                       : x * fma_of(x * x, all_of(-0x1.a5a7dp-4f), all_of(-0x1.26aec2p+1f));
-    return logistic_of(x, y);
+    return function == QN_SILU ? logistic_of(x, x * -log2_e) : gelu_tanh_of(x);
 }
 
 /** Returns f(gate) * up; `limited`: the problem has a limit. */
