@@ -17,6 +17,12 @@ typedef enum qn_gemm_grouping {
     QN_GEMM_GROUPED_MASKED = 3, /**< group_layout [groups]: real rows of each group's slab */
 } qn_gemm_grouping;
 
+/** What acts on each element of a product, after bias. */
+typedef enum qn_gemm_activation {
+    QN_GEMM_NO_ACTIVATION = 0,
+    QN_GEMM_GELU_TANH = 1, /**< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+} qn_gemm_activation;
+
 /** Arguments of qn_gemm and its grouped forms; zero-initialise, then set what applies. */
 typedef struct qn_gemm_args {
     size_t struct_size;           /**< sizeof(qn_gemm_args) */
@@ -31,11 +37,16 @@ typedef struct qn_gemm_args {
     int32_t b_is_packed;  /**< 1: b and scale_b come from qn_gemm_pack */
     int32_t m_alignment;  /**< ends: groups start at multiples of this; 0 means 128 */
     int32_t zero_padding; /**< ends: 1 writes zeros to the rows between groups */
+    // A struct that ends here, of a caller compiled before there was the rest, is taken as well.
+    const DLTensor *bias;          /**< dense only; null: none */
+    const DLTensor *gate;          /**< dense only; null: none */
+    qn_gemm_activation activation; /**< dense only */
 } qn_gemm_args;
 
-/** Dense product. With K-blocks kb of 128 columns:
+/** Dense product, and what a layer does next to its result. With K-blocks kb of 128 columns:
  *
- *    d[m,n] = c[m,n] + sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
+ *    p[m,n] = sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
+ *    d[m,n] = c[m,n] + gate[batch of m,n] activation(p[m,n] + bias[n])
  *
  *  d        [m, n]  bf16 or f32, columns contiguous, row stride >= n
  *  a        [m, k]  e4m3fn or e4m3fnuz (with scales) or bf16 (without); either dimension
@@ -43,19 +54,25 @@ typedef struct qn_gemm_args {
  *  b        [n, k]  FP8 if a is FP8 (e4m3fn and e4m3fnuz may mix), else bf16; strides as a's. What
  *           other libraries call NT, NN, TN and TT are strides here: in NT, k is contiguous in a
  *           and in b
- *  c        [m, n]  d's dtype; may be d itself
+ *  c        [m, n]  d's dtype; may be d itself. With a gate it is the residual
+ *  bias     [n]  bf16 or f32, contiguous
+ *  gate     [n] or [batches, n]  bf16 or f32, columns contiguous; m is a multiple of batches, and
+ *           each m / batches rows of d in a row share a row of gate
  *  scale_a  [m, ceil(k/128)]  f32, either dimension contiguous
  *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
- *  Types:   each K-block's partial sum is f32, is scaled in f32 and added to an f32 sum, which is
- *           rounded once.
+ *  Types:   each K-block's partial sum is f32, is scaled in f32 and added to an f32 sum. bias,
+ *           activation, gate and c act on that sum in this order and in f32, and the result is
+ *           rounded once. The relative error of QN_GEMM_GELU_TANH is qn_gelu_tanh_and_mul's.
  *  Align:   element size; 16-byte aligned rows allow the faster kernels. On Hopper, k contiguous in
  *           a and b, and scale_a with m contiguous and a kb stride of whole 16 bytes, are fastest.
- *  Edge:    m == 0 or n == 0 is a no-op; k == 0 copies c or writes zeros; a NaN stays within its
- *           row of a or its column of b; any m, n, k.
+ *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; a NaN
+ *           stays within its row of a, its column of b or bias, its column and batch of gate, its
+ *           element of c; GELU of -infinity is NaN, as the formula says; any m, n, k.
  *  Overlap: d may be c itself; apart from that, d overlaps no other tensor.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
- *  Errors:  QN_E_INVALID (null, shape, stride, overlap), QN_E_UNSUPPORTED (dtype; dimensions of
- *           2^31 or more on a GPU), QN_E_MEMORY (scratch of the CPU's threads), QN_E_DEVICE.
+ *  Errors:  QN_E_INVALID (null, shape, stride, overlap, a value that no enum has),
+ *           QN_E_UNSUPPORTED (dtype; dimensions of 2^31 or more on a GPU), QN_E_MEMORY (scratch of
+ *           the CPU's threads), QN_E_DEVICE.
  *  Bits:    equal from run to run and for any number of threads. A row's bits depend neither on
  *           the number of other rows nor on their values, in the dense form and in grouped forms
  *           with any number of groups. On Hopper they depend on whether a's and b's rows are
@@ -68,7 +85,7 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
  *  d        [m, n]  bf16
  *  a        [m, k], scale_a [m, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  c        null
+ *  c, bias, gate  null, and no activation
  *  grouping says what group_layout, i32, holds:
  *           QN_GEMM_GROUPED_INDEX  [m]: the group of each row, or -1. The rows of a group are
  *             contiguous, and each group starts at a multiple of 128
@@ -91,7 +108,7 @@ QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_arg
  *  d        [groups, m_max, n]  bf16; rows >= group_layout[g] are left untouched
  *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  c        null
+ *  c, bias, gate  null, and no activation
  *  group_layout  i32 [groups], 0..m_max: other values are errors on the CPU, and on GPUs with
  *           QUERN_VALIDATE=1
  *  All else as in qn_gemm.

@@ -17,6 +17,11 @@ typedef struct qni_gemm_problem {
     int64_t m, n, k;                     // masked: m is the slab's rows (m_max)
     void *d;
     const void *a, *b, *c; // c null: nothing is added
+    const void *bias;      // [n]; null: none
+    const void *gate;      // [m / gate_rows, n]; null: none
+    qni_dtype dtype_bias, dtype_gate;
+    int64_t gate_rows, gate_batch; // gate_rows rows of d share a row of gate
+    qn_gemm_activation activation;
     const float *scale_a, *scale_b;
     const int32_t *layout;  // on the device; null when dense
     int64_t d_group, d_row; // columns are contiguous
@@ -41,6 +46,11 @@ typedef struct qni_gemm_pack_problem {
     void *packed;        // [groups, packed_n, packed_k] bytes in the device's order
     float *packed_scale; // [groups, ceil(n/128), ceil(k/128)]
 } qni_gemm_pack_problem;
+
+/** Returns whether more than c acts on the product before it is rounded. */
+static inline bool qni_gemm_has_epilogue(const qni_gemm_problem *p) {
+    return p->bias || p->gate || p->activation != QN_GEMM_NO_ACTIVATION;
+}
 
 extern const qni_op qni_op_gemm, qni_op_gemm_pack;
 
@@ -83,6 +93,8 @@ int64_t qni_gemm_packed_offset(const qn_device *device, int64_t packed_k, int64_
 uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte);
 
 // ---- kernels: what variants.def lists; those of GPUs are in gemm_launch.c
+
+enum { QNI_GEMM_PLAIN = 1 }; // a configuration's flag: nothing but c may act on the product
 
 #define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)

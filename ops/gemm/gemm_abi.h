@@ -15,6 +15,9 @@ enum { QK_F32, QK_BF16 = 2, QK_E4M3FN, QK_E4M3FNUZ };
 /** How rows are split among groups, with the values of qn_gemm_grouping. */
 enum { QK_DENSE, QK_GROUPED_INDEX, QK_GROUPED_ENDS, QK_GROUPED_MASKED };
 
+/** What acts on each element, with the values of qn_gemm_activation. */
+enum { QK_NO_ACTIVATION, QK_GELU_TANH };
+
 /** The arguments of every gemm kernel: one product. Strides are in elements, dimensions below
  *  2^31. */
 typedef struct qk_gemm_args {
@@ -34,6 +37,12 @@ typedef struct qk_gemm_args {
     uint32_t tiles_m, tiles_n; // of the grid; tiles_m: an upper bound (masked: of one group)
     uint32_t packed_k;         // packed: k rounded up
     uint8_t grouping, type_a, type_b, type_d, is_packed, zero_padding;
+    uint8_t has_epilogue; // bias, gate or activation: only kernels that say so read the rest
+    uint8_t activation, type_bias, type_gate;
+    uint32_t gate_rows; // rows of d that share a row of gate
+    const void *bias;   // [n]; null: none
+    const void *gate;   // [m / gate_rows, n]; null: none
+    int64_t gate_batch;
 } qk_gemm_args;
 
 /** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 3: columns or k,

@@ -9,8 +9,8 @@
 // LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by eight
 //           elements; so that several workgroups share a compute unit, and one loads while another
 //           multiplies
-// Edges     rows and k past the end are zero in LDS and never read from memory; c is read only if
-//           given
+// Edges     rows and k past the end are zero in LDS and never read from memory; c, bias and gate
+//           are read only if given
 // FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way
 //           to LDS; gfx942 with QK_FP8 takes e4m3fn as e4m3fnuz of half the value, which the scale
 //           makes good
@@ -152,6 +152,8 @@ QD_INLINE void store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m
     bool is_zero;
     if (n >= g->n || !qk_gemm_writes_row(g, tile, m, &is_zero))
         return;
+    if (g->has_epilogue)
+        value = qk_gemm_finish(g, m, n, value);
     qk_gemm_store(g, tile, m, n, is_zero ? 0 : value);
 }
 

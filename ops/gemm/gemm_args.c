@@ -4,7 +4,10 @@
 #include "../../runtime/tensor/read.h"
 #include "gemm.h"
 
-enum { A, B, C, SCALE_A, SCALE_B, GROUP_LAYOUT, D, NUM_TENSORS };
+#include <stddef.h>
+#include <string.h>
+
+enum { A, B, C, SCALE_A, SCALE_B, GROUP_LAYOUT, BIAS, GATE, D, NUM_TENSORS };
 
 /** A call whose arguments become a problem. */
 typedef struct call {
@@ -21,6 +24,31 @@ static bool is_e4m3(qni_dtype dtype) {
 }
 
 // ---- arguments that are not tensors
+
+/** Copies the arguments. A caller compiled before there were epilogues states the smaller size;
+ *  what its struct lacks is then not given. */
+static qn_status copy_args(const char *op, const qn_gemm_args *args, qn_gemm_args *copy) {
+    constexpr size_t before_epilogues = offsetof(qn_gemm_args, bias);
+    *copy = (qn_gemm_args){};
+    if (!args || args->struct_size != before_epilogues)
+        QN_TRY(QNI_CHECK_STRUCT(op, "args", qn_gemm_args, args));
+    memcpy(copy, args, args->struct_size);
+    return QN_OK;
+}
+
+static qn_status check_activation(const call *c) {
+    const qn_gemm_activation activation = c->args->activation;
+    if (activation != QN_GEMM_NO_ACTIVATION && activation != QN_GEMM_GELU_TANH)
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: activation is %d, needs QN_GEMM_NO_ACTIVATION (%d) or "
+                       "QN_GEMM_GELU_TANH (%d)",
+                       c->of.op, (int)activation, (int)QN_GEMM_NO_ACTIVATION,
+                       (int)QN_GEMM_GELU_TANH);
+    if (c->grouping != QN_GEMM_DENSE && activation != QN_GEMM_NO_ACTIVATION)
+        return QN_FAIL(QN_E_INVALID, "%s: activation is %d; only the dense form has one", c->of.op,
+                       (int)activation);
+    return QN_OK;
+}
 
 static qn_status check_scalars(const call *c) {
     const qn_gemm_args *args = c->args;
@@ -44,14 +72,7 @@ static qn_status check_scalars(const call *c) {
         return QN_FAIL(QN_E_INVALID, "%s: expected_m is %ld, needs %s", c->of.op,
                        (long)args->expected_m,
                        is_masked ? "at least 1" : "0: only the masked form takes it");
-    return QN_OK;
-}
-
-static qn_status check_call(const call *c) {
-    if (!c->of.stream)
-        return QN_FAIL(QN_E_INVALID, "%s: stream is null", c->of.op);
-    const qn_status st = QNI_CHECK_STRUCT(c->of.op, "args", qn_gemm_args, c->args);
-    return st == QN_OK ? check_scalars(c) : st;
+    return check_activation(c);
 }
 
 // ---- strides
@@ -230,6 +251,51 @@ static qn_status read_c(call *c, qni_gemm_problem *p) {
     return QN_OK;
 }
 
+// ---- what acts on the product
+
+/** Reads bias or gate, of which `t` is one. */
+static qn_status read_vectors(call *c, int which, const char *name, const DLTensor *t, int ndim,
+                              const int64_t *shape) {
+    if (c->grouping != QN_GEMM_DENSE)
+        return QN_FAIL(QN_E_INVALID, "%s: %s is given; only the dense form takes one", c->of.op,
+                       name);
+    c->t[which] = (qni_tensor){.name = name,
+                               .t = t,
+                               .ndim = ndim,
+                               .dtypes = qni_of_f32 | 1u << QNI_BF16,
+                               .shape = shape,
+                               .has_rows = true};
+    return qni_read_tensors(&c->of, &c->t[which], 1);
+}
+
+static qn_status read_bias(call *c, qni_gemm_problem *p) {
+    if (!c->args->bias)
+        return QN_OK;
+    QN_TRY(read_vectors(c, BIAS, "bias", c->args->bias, 1, &p->n));
+    p->bias = c->t[BIAS].data;
+    p->dtype_bias = c->t[BIAS].dtype;
+    return QN_OK;
+}
+
+static qn_status read_gate(call *c, qni_gemm_problem *p) {
+    const DLTensor *gate = c->args->gate;
+    if (!gate)
+        return QN_OK;
+    const int ndim = gate->ndim == 1 ? 1 : 2;
+    QN_TRY(read_vectors(c, GATE, "gate", gate, ndim, (const int64_t[]){-1, p->n} + 2 - ndim));
+    const qni_tensor *const t = &c->t[GATE];
+    const int64_t batches = ndim == 2 ? t->size[0] : 1;
+    if (batches == 0 ? p->m != 0 : p->m % batches != 0)
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: gate has %ld rows and d %ld, which needs to be a multiple of gate's",
+                       c->of.op, (long)batches, (long)p->m);
+    p->gate = t->data;
+    p->dtype_gate = t->dtype;
+    p->gate_rows = batches == 0 ? 0 : p->m / batches;
+    p->gate_batch = ndim == 2 ? t->stride[0] : 0;
+    return QN_OK;
+}
+
 /** Reads the layout: which rows are of which group. */
 static qn_status read_layout(call *c, qni_gemm_problem *p) {
     const DLTensor *layout = c->args->group_layout;
@@ -278,21 +344,28 @@ static qn_status read_scales(call *c, qni_gemm_problem *p) {
 
 qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
                                const qn_gemm_args *args, qn_gemm_grouping grouping) {
-    call c = {.of = {op, stream}, .args = args, .grouping = grouping};
+    qn_gemm_args copy;
+    call c = {.of = {op, stream}, .args = &copy, .grouping = grouping};
     qni_gemm_problem p = {.grouping = grouping};
-    QN_TRY(check_call(&c));
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
+    QN_TRY(copy_args(op, args, &copy));
+    QN_TRY(check_scalars(&c));
     c.rank_da = grouping == QN_GEMM_GROUPED_MASKED ? 3 : 2;
     c.rank_b = grouping == QN_GEMM_DENSE ? 2 : 3;
-    p.is_packed = args->b_is_packed;
+    p.is_packed = copy.b_is_packed;
+    p.activation = copy.activation;
     QN_TRY(read_d(&c, &p));
     QN_TRY(read_a(&c, &p));
     QN_TRY(p.is_packed ? read_packed_b(&c, &p) : read_b(&c, &p));
     QN_TRY(read_c(&c, &p));
+    QN_TRY(read_bias(&c, &p));
+    QN_TRY(read_gate(&c, &p));
     QN_TRY(read_layout(&c, &p));
     QN_TRY(read_scales(&c, &p));
-    p.m_alignment = args->m_alignment ? args->m_alignment : 128;
-    p.expected_m = args->expected_m;
-    p.zero_padding = args->zero_padding;
+    p.m_alignment = copy.m_alignment ? copy.m_alignment : 128;
+    p.expected_m = copy.expected_m;
+    p.zero_padding = copy.zero_padding;
     QN_TRY(qni_check_apart(&c.of, c.t, NUM_TENSORS));
     *problem = p;
     return QN_OK;

@@ -8,13 +8,15 @@
 typedef struct form {
     qni_dtype dtype;
     bool is_packed, a_transposed, b_transposed;
-    int64_t k; // 0: K
+    bool has_epilogue; // dense only
+    int64_t k;         // 0: K
 } form;
 
 // K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round.
 // With 1172 the first group of QNI_ROWS_MIXED has 127 rows.
-// WIDE_K has rows of whole 16 bytes, which Hopper's copy engine takes.
-enum { N = 130, K = 1172, WIDE_K = 1168 };
+// WIDE_K has rows of whole 16 bytes, which Hopper's copy engine takes. FEW_K, which it takes as
+// well, is for what follows the sums.
+enum { N = 130, K = 1172, WIDE_K = 1168, FEW_K = 144 };
 
 static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
     return qni_gemm_case_reset(context);
@@ -56,6 +58,9 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
         spec.is_packed = f->is_packed;
         spec.a_transposed = f->a_transposed;
         spec.b_transposed = f->b_transposed;
+        spec.has_bias = spec.adds_c = f->has_epilogue;
+        spec.activation = f->has_epilogue ? QN_GEMM_GELU_TANH : QN_GEMM_NO_ACTIVATION;
+        spec.gate_batches = f->has_epilogue;
         spec.has_no_answer = true;
         st = add_batch(&batches, &spec);
     }
@@ -91,6 +96,8 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
     static const form forms[] = {
         {QNI_E4M3FN, .is_packed = true},
         {QNI_BF16, .is_packed = false},
+        {QNI_E4M3FN, .is_packed = true, .has_epilogue = true, .k = FEW_K},
+        {QNI_BF16, .has_epilogue = true, .k = FEW_K},
         {QNI_E4M3FNUZ, .is_packed = true},
         {QNI_E4M3FN, .is_packed = false},
         {QNI_E4M3FN, .a_transposed = true, .b_transposed = true},
@@ -104,7 +111,7 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
     const qn_status st = QN_OK;
     for (size_t i = 0; i < count && st == QN_OK; i++) {
         QN_TRY(try_dense(run, &forms[i]));
-        if (i < 2 || forms[i].k)
+        if (i < 2 || forms[i].k == WIDE_K)
             QN_TRY(try_groups(run, &forms[i]));
     }
     return st;

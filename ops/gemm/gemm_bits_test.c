@@ -56,6 +56,8 @@ static void each_kernel_agrees_with_itself(void **) {
         SPEC(QNI_BF16, .is_packed = false),
         SPEC(QNI_BF16, .b_transposed = true),
         SPEC(QNI_BF16, .a_transposed = true, .b_transposed = true),
+        SPEC(QNI_E4M3FN, .is_packed = true, .has_bias = true, .activation = QN_GEMM_GELU_TANH,
+             .gate_batches = 1, .adds_c = true),
     };
     static const int64_t rows[] = {2, 3, 4, 5, 6, 7, 11, 16, 17, 33, 63, 200, 300};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
@@ -76,8 +78,10 @@ static void each_kernel_agrees_with_itself(void **) {
 /** Runs each kernel on each number of rows and compares with the first run of all. gemm.any is left
  *  out, because it converts FP8 to bf16; it runs only where no other kernel can. */
 static void all_kernels_agree(void **) {
-    static const qni_gemm_spec specs[] = {SPEC(QNI_E4M3FNUZ, .is_packed = true),
-                                          SPEC(QNI_E4M3FN, .is_packed = true)};
+    static const qni_gemm_spec specs[] = {
+        SPEC(QNI_E4M3FNUZ, .is_packed = true), SPEC(QNI_E4M3FN, .is_packed = true),
+        SPEC(QNI_E4M3FNUZ, .is_packed = true, .has_bias = true, .activation = QN_GEMM_GELU_TANH,
+             .gate_batches = 1, .adds_c = true)};
     static const int64_t rows[] = {1, 40, 290};
     int most = 0;
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {

@@ -171,6 +171,21 @@ static void fill_c(qni_gemm_case *c, uint64_t *state) {
         }
 }
 
+/** Fills bias or gate. If sums are exact, a bias has small whole numbers and a gate powers of
+ *  two. */
+static void fill_vectors(const qni_gemm_spec *spec, qni_gemm_matrix *x, bool is_gate,
+                         uint64_t *state) {
+    const bool is_exact = spec->fill == QNI_FILL_POWERS;
+    for (int64_t batch = 0; batch < x->shape[1]; batch++)
+        for (int64_t n = 0; n < x->shape[2]; n++) {
+            const double value = qni_random_normal(state) * (is_gate ? 1 : 4);
+            const double whole = rint(value), power = ldexp(whole < 0 ? -1 : 1, (int)(n % 5) - 2);
+            matrix_set(x, matrix_at(x, 0, batch, n), !is_exact ? value : is_gate ? power : whole);
+        }
+    if (spec->fill == QNI_FILL_NAN && x->area.owner)
+        matrix_set(x, matrix_at(x, 0, x->shape[1] - 1, x->shape[2] / 3 + is_gate), NAN);
+}
+
 // ---- groups
 
 static int64_t group_rows(const qni_gemm_spec *spec, int64_t g) {
@@ -239,6 +254,14 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
         (form){"scale_a", rank, slabs, s->m, kb, QNI_F32, gaps || s->has_scale_columns, gaps}));
     QN_TRY(matrix_create(&c->scale_b, stream,
                          (form){"scale_b", rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
+    const qni_dtype vectors = s->has_f32_vectors ? QNI_F32 : QNI_BF16;
+    if (s->has_bias)
+        QN_TRY(
+            matrix_create(&c->bias, stream, (form){"bias", 1, 1, 1, s->n, vectors, false, gaps}));
+    if (s->gate_batches)
+        QN_TRY(matrix_create(&c->gate, stream,
+                             (form){"gate", s->gate_batches > 1 ? 2 : 1, 1, s->gate_batches, s->n,
+                                    vectors, false, gaps}));
     const int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
     QN_TRY(matrix_create(&c->layout, stream,
                          (form){"layout", 1, 1, 1, entries, QNI_I32, false, false}));
@@ -246,21 +269,25 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
 }
 
 static qn_status fill_all(qni_gemm_case *c, qn_stream *stream, uint64_t seed) {
-    uint64_t state[5];
-    for (uint64_t i = 0; i < 5; i++)
+    uint64_t state[7];
+    for (uint64_t i = 0; i < 7; i++)
         state[i] = random_state(seed, i);
     fill_operand(c, &c->a, false, &state[0]);
     fill_operand(c, &c->b, true, &state[1]);
     fill_scale(c, &c->scale_a, &state[2]);
     fill_scale(c, &c->scale_b, &state[3]);
     fill_c(c, &state[4]);
+    fill_vectors(&c->spec, &c->bias, false, &state[5]);
+    fill_vectors(&c->spec, &c->gate, true, &state[6]);
     if (c->spec.grouping != QN_GEMM_DENSE)
         fill_layout(c);
     if (c->spec.c_is_d) // they are laid out alike
         memcpy(c->d.area.before, c->c.area.before, (size_t)c->d.area.bytes);
-    qni_gemm_matrix *all[] = {&c->a, &c->b, &c->c, &c->scale_a, &c->scale_b, &c->layout};
+    qni_gemm_matrix *all[] = {&c->a,       &c->b,      &c->c,    &c->scale_a,
+                              &c->scale_b, &c->layout, &c->bias, &c->gate};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        QN_TRY(qni_area_reset(&all[i]->area, stream));
+        if (all[i]->area.owner)
+            QN_TRY(qni_area_reset(&all[i]->area, stream));
     return QN_OK;
 }
 
@@ -285,6 +312,9 @@ static void set_args(qni_gemm_case *c) {
                                       : 1,
         .m_alignment = s->m_alignment,
         .zero_padding = s->zero_padding,
+        .bias = s->has_bias ? &c->bias.t : nullptr,
+        .gate = s->gate_batches ? &c->gate.t : nullptr,
+        .activation = s->activation,
     };
 }
 
@@ -297,6 +327,8 @@ static qni_gemm_problem on_host(const qni_gemm_case *c) {
     host.c_row = c->c.strides[1];
     host.scale_a = host.scale_a ? qni_area_host(&c->scale_a.area) : nullptr;
     host.scale_b = host.scale_b ? qni_area_host(&c->scale_b.area) : nullptr;
+    host.bias = host.bias ? qni_area_host(&c->bias.area) : nullptr;
+    host.gate = host.gate ? qni_area_host(&c->gate.area) : nullptr;
     host.layout = host.layout ? qni_area_host(&c->layout.area) : nullptr;
     return host;
 }
@@ -305,7 +337,7 @@ static qni_gemm_problem on_host(const qni_gemm_case *c) {
  *  else the smallest numbers may be off, as products below f32's range are. */
 static void expect_rows(qni_gemm_case *c, const qni_gemm_problem *host, const double *want,
                         const double *bound) {
-    const bool is_exact = c->spec.fill == QNI_FILL_POWERS;
+    const bool is_exact = c->spec.fill == QNI_FILL_POWERS && !c->spec.activation;
     const int64_t rows = c->spec.m, columns = c->spec.n;
     for (int64_t i = 0; i < c->d.shape[0] * rows; i++) {
         if (qni_gemm_row_group(host, i / rows, i % rows) == QNI_GEMM_ROW_UNTOUCHED)
@@ -360,10 +392,13 @@ static void describe(qni_gemm_case *c) {
                                         " nan", " sparse", " -0 weights", " any",   " cancelling"};
     static const char *const rows[] = {"", " no rows", " full", " few rows"};
     const qni_gemm_spec *s = &c->spec;
-    char groups[32] = "";
+    char groups[32] = "", gate[32] = "";
     if (s->grouping != QN_GEMM_DENSE)
         snprintf(groups, sizeof groups, "groups=%ld ", (long)s->groups);
-    snprintf(c->text, sizeof c->text, "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s",
+    if (s->gate_batches)
+        snprintf(gate, sizeof gate, " gate=%ld", (long)s->gate_batches);
+    snprintf(c->text, sizeof c->text,
+             "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s%s%s%s%s",
              groupings[s->grouping], groups, (long)s->m, (long)s->n, (long)s->k,
              qni_dtype_name(s->dtype_a), qni_dtype_name(s->dtype_b), qni_dtype_name(s->dtype_d),
              s->a_transposed ? 'T' : 'N', s->b_transposed ? 'N' : 'T',
@@ -371,8 +406,9 @@ static void describe(qni_gemm_case *c) {
              s->c_is_d   ? " +=d"
              : s->adds_c ? " +c"
                          : "",
-             s->zero_padding ? " zeroed" : "", s->m_alignment ? " aligned" : "", fills[s->fill],
-             rows[s->rows]);
+             s->has_bias ? " bias" : "", s->activation ? " gelu_tanh" : "", gate,
+             s->has_f32_vectors ? " of f32" : "", s->zero_padding ? " zeroed" : "",
+             s->m_alignment ? " aligned" : "", fills[s->fill], rows[s->rows]);
 }
 
 qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_gemm_spec *spec,
@@ -395,8 +431,9 @@ qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_ge
 }
 
 void qni_gemm_case_destroy(qni_gemm_case *c) {
-    qni_gemm_matrix *all[] = {&c->a,       &c->b,      &c->c,      &c->d,           &c->scale_a,
-                              &c->scale_b, &c->layout, &c->packed, &c->packed_scale};
+    qni_gemm_matrix *all[] = {&c->a,       &c->b,       &c->c,           &c->d,
+                              &c->scale_a, &c->scale_b, &c->layout,      &c->bias,
+                              &c->gate,    &c->packed,  &c->packed_scale};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->area.owner)
             qni_area_destroy(&all[i]->area);

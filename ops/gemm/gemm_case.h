@@ -41,6 +41,10 @@ typedef struct qni_gemm_spec {
     qni_gemm_fill fill;
     qni_gemm_rows rows;
     bool a_transposed, b_transposed, adds_c, c_is_d, is_packed, zero_padding;
+    // What acts on the product; with QNI_FILL_POWERS all but the activation is exact.
+    bool has_bias, has_f32_vectors; // bias and gate are f32, not bf16
+    int64_t gate_batches;           // 0: no gate; 1: a vector
+    qn_gemm_activation activation;
     bool is_strided;        // gaps between rows, an odd offset, scale_a by columns
     bool has_scale_columns; // scale_a by columns, without gaps: as Hopper's copy engine takes it
     int32_t m_alignment;
@@ -57,8 +61,8 @@ typedef struct qni_gemm_matrix {
 
 typedef struct qni_gemm_case {
     qni_gemm_spec spec;
-    char text[160];
-    qni_gemm_matrix a, b, c, d, scale_a, scale_b, layout;
+    char text[192];
+    qni_gemm_matrix a, b, c, d, scale_a, scale_b, layout, bias, gate;
     qni_gemm_matrix packed, packed_scale;
     qn_gemm_args args;
     qni_gemm_problem problem; // on the device

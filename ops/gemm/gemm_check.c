@@ -12,6 +12,10 @@
 #define F32 QNI_F32
 #define DENSE(M, N, K, A, B, D, ...)                                                               \
     {.m = M, .n = N, .k = K, .dtype_a = A, .dtype_b = B, .dtype_d = D, __VA_ARGS__}
+// What FLUX adds to its products: bias; bias and GELU; gate and residual.
+#define BIAS .has_bias = true
+#define GELU .has_bias = true, .activation = QN_GEMM_GELU_TANH
+#define GATE(BATCHES) .gate_batches = BATCHES, .adds_c = true
 #define GROUPED(FORM, GROUPS, M, N, K, A, B, ...)                                                  \
     {.grouping = QN_GEMM_GROUPED_##FORM,                                                           \
      .groups = GROUPS,                                                                             \
@@ -32,6 +36,8 @@ static const qni_gemm_spec quick_specs[] = {
     DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_NAN),
     DENSE(33, 100, 200, BF, BF, BF, .is_strided = true),
     DENSE(3, 5, 0, FN, FN, BF, .adds_c = true),
+    DENSE(36, 70, 20, BF, BF, F32, GELU, .is_strided = true),
+    DENSE(36, 70, 140, FN, FN, BF, GELU, GATE(3), .is_packed = true),
     GROUPED(INDEX, 3, 0, 40, 136, FN, FN),
     GROUPED(ENDS, 3, 0, 40, 136, FN, FN, .zero_padding = true),
     GROUPED(MASKED, 4, 9, 40, 136, FN, FN),
@@ -69,6 +75,17 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(37, 75, 150, FN, FN, BF, .adds_c = true), DENSE(37, 75, 150, FN, FN, BF, .c_is_d = true),
     DENSE(37, 75, 150, FN, FN, F32, .c_is_d = true, .is_strided = true),
     DENSE(37, 75, 0, FN, FN, F32), DENSE(37, 75, 0, FN, FN, BF, .c_is_d = true), DENSE(9, 75, 0, BF, BF, BF),
+    // Epilogues. GELU shows most in f32 where k is small, for then the bound is tight.
+    DENSE(37, 75, 20, FN, FN, BF, BIAS), DENSE(37, 75, 150, BF, BF, BF, BIAS, .has_f32_vectors = true, .is_strided = true),
+    DENSE(37, 75, 5, BF, BF, F32, GELU), DENSE(37, 75, 40, FN, FN, F32, GELU, .is_packed = true), DENSE(37, 75, 9, BF, BF, BF, .activation = QN_GEMM_GELU_TANH),
+    DENSE(36, 75, 20, FN, FN, BF, GATE(1)), DENSE(36, 75, 20, FN, FN, F32, .gate_batches = 36),
+    DENSE(36, 75, 150, FN, FN, BF, BIAS, .gate_batches = 4, .c_is_d = true, .has_f32_vectors = true, .is_strided = true),
+    DENSE(36, 75, 0, BF, BF, F32, GELU, GATE(4)), DENSE(36, 75, 0, FN, FN, F32, GELU, GATE(2), .is_packed = true, .is_strided = true),
+    DENSE(33, 66, 140, FN, FN, F32, BIAS, GATE(3), .fill = QNI_FILL_POWERS, .is_packed = true), DENSE(33, 66, 140, BF, BF, BF, BIAS, GATE(3), .fill = QNI_FILL_POWERS),
+    DENSE(33, 66, 20, FN, FN, BF, GELU, GATE(3), .fill = QNI_FILL_NAN, .is_packed = true), DENSE(33, 66, 20, BF, BF, BF, GELU, GATE(1), .fill = QNI_FILL_NAN),
+    DENSE(1, 129, 20, FN, FN, BF, GELU, .is_packed = true), DENSE(40, 130, 132, FNUZ, FNUZ, F32, GELU, GATE(2), .is_packed = true),
+    DENSE(150, 256, 20, FNUZ, FNUZ, BF, GELU, .is_packed = true), DENSE(300, 130, 20, FNUZ, FNUZ, BF, BIAS, GATE(2), .is_packed = true),
+    DENSE(270, 136, 20, FN, FN, BF, GELU, GATE(3), .is_packed = true, .is_strided = true), DENSE(68, 136, 136, BF, BF, BF, GELU, GATE(2)), DENSE(68, 136, 272, FN, FN, BF, GELU, GATE(2)),
     // What the matrices hold.
     DENSE(33, 66, 400, FN, FN, F32, .fill = QNI_FILL_POWERS), DENSE(33, 66, 400, FN, FN, BF, .fill = QNI_FILL_POWERS, .is_packed = true),
     DENSE(33, 66, 400, BF, BF, F32, .fill = QNI_FILL_POWERS, .adds_c = true), DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_EQUAL),
@@ -124,6 +141,7 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(3, 20, 4364, FN, FN, BF, .is_strided = true, .a_transposed = true, .b_transposed = true), DENSE(3, 20, 4364, BF, BF, BF),
     DENSE(1100, 6, 140, FN, FN, BF), DENSE(1100, 6, 140, FN, FN, F32, .is_packed = true, .adds_c = true),
     DENSE(1100, 6, 256, FNUZ, FNUZ, BF, .is_packed = true), DENSE(1100, 6, 140, FN, FN, BF, .a_transposed = true),
+    DENSE(1100, 6, 8, BF, BF, BF, BIAS, GATE(1100)), DENSE(2, 1100, 8, BF, BF, BF, GELU, GATE(2)), DENSE(2, 1100, 20, FNUZ, FNUZ, F32, BIAS, GATE(2), .is_packed = true),
     DENSE(1100, 6, 70, BF, BF, BF, .adds_c = true), DENSE(1100, 6, 70, BF, BF, F32, .a_transposed = true),
     GROUPED(INDEX, 67, 0, 6, 140, FN, FN, .rows = QNI_ROWS_FEW), GROUPED(INDEX, 67, 0, 6, 140, FNUZ, FNUZ, .rows = QNI_ROWS_FEW, .is_packed = true),
     GROUPED(ENDS, 67, 0, 6, 140, FN, FN, .rows = QNI_ROWS_FEW, .m_alignment = 4), GROUPED(ENDS, 67, 0, 6, 140, FN, FN, .rows = QNI_ROWS_FEW, .is_packed = true, .m_alignment = 4),

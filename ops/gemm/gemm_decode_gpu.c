@@ -131,8 +131,11 @@ QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t 
     qd_f32x2 low = lds_part[0][2 * qd_wave()][qd_lane()];
     qd_f32x2 high = lds_part[0][2 * qd_wave() + 1][qd_lane()];
     const uint32_t column = n0 + qd_wave() * 8 + qd_lane() / 32 * 4;
-    qk_gemm_store4(g, tile, tile->row + qd_lane() % 32, column,
-                   (qd_f32x4){low.x, low.y, high.x, high.y});
+    const uint32_t row = tile->row + qd_lane() % 32;
+    qd_f32x4 values = {low.x, low.y, high.x, high.y};
+    if (g->has_epilogue)
+        values = qk_gemm_finish4(g, row, column, values);
+    qk_gemm_store4(g, tile, row, column, values);
 }
 
 QD_INLINE strip strip_of(const qk_gemm_args *g, const qk_gemm_tile *tile, const uint8_t *a,

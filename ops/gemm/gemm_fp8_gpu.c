@@ -338,18 +338,46 @@ QD_INLINE qd_f32x4 columns_of(const wave *w, int m, int i) {
     return (qd_f32x4){sum[0].x, sum[0].y, sum[1].x, sum[1].y};
 }
 
+QD_INLINE void set_columns(wave *w, int m, int i, qd_f32x4 values) {
+    qd_f32x2 *sum = &w->sum[m][i / 4][i % 4 * 2];
+    sum[0] = values.xy;
+    sum[1] = values.zw;
+}
+
+/** Returns the row of d that this lane has of tile row m, and the first of its columns i. */
+QD_INLINE uint32_t row_of(const wave *w, const qk_gemm_tile *tile, int m) {
+    return tile->row + w->wave / WN * MT * 32 + m * 32 + qd_lane() % 32;
+}
+QD_INLINE uint32_t column_of(const wave *w, uint32_t n0, int i) {
+    return n0 + w->wave % WN * NT * 32 + i / 4 * 32 + i % 4 * 8 + qd_lane() / 32 * 4;
+}
+
+/** Lets bias, activation and gate act on the sums. */
+QD_INLINE void finish(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+    if (g->bias) QD_UNROLL
+        for (int i = 0; i < NT * 4; i++) {
+            const qd_f32x4 bias = qk_gemm_bias4(g, column_of(w, n0, i));
+            QD_UNROLL for (int m = 0; m < MT; m++)
+                set_columns(w, m, i, columns_of(w, m, i) + bias);
+        }
+    if (g->activation == QK_GELU_TANH) QD_UNROLL
+        for (int m = 0; m < MT; m++) QD_UNROLL
+            for (int i = 0; i < NT * 4; i++)
+                set_columns(w, m, i, qk_gemm_gelu4(columns_of(w, m, i)));
+    if (g->gate) QD_UNROLL
+        for (int m = 0; m < MT; m++) QD_UNROLL
+            for (int i = 0; i < NT * 4; i++)
+                set_columns(w, m, i,
+                            columns_of(w, m, i) *
+                                qk_gemm_gate4(g, row_of(w, tile, m), column_of(w, n0, i)));
+}
+
 /** Stores pieces of four columns as they lie in registers, where lanes are rows of d. */
 QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
                             uint32_t n0) {
-    const uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32,
-                   wave_n = w->wave % WN * NT * 32;
-    QD_UNROLL for (int m = 0; m < MT; m++) {
-        const uint32_t row = tile->row + wave_m + m * 32 + lane % 32;
-        QD_UNROLL for (int i = 0; i < NT * 4; i++) {
-            const uint32_t column = n0 + wave_n + i / 4 * 32 + i % 4 * 8 + lane / 32 * 4;
-            qk_gemm_store4(g, tile, row, column, columns_of(w, m, i));
-        }
-    }
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
+        for (int i = 0; i < NT * 4; i++)
+            qk_gemm_store4(g, tile, row_of(w, tile, m), column_of(w, n0, i), columns_of(w, m, i));
 }
 
 /** Stores whole rows of the wave's columns through LDS, so that eight lanes write 128 bytes
@@ -408,5 +436,8 @@ QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(const qk_gemm_ar
         for (uint32_t block = 2 * pairs; block * BLOCK_K < g.k; block++)
             run_last(&w, &g, a, block);
     }
-    store(&w, &g, &tile, tile_n * TN);
+    const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g); // not kept during the loop
+    if (again.has_epilogue)
+        finish(&w, &again, &tile, tile_n * TN);
+    store(&w, &again, &tile, tile_n * TN);
 }

@@ -4,6 +4,7 @@
 #ifndef QK_GEMM_GPU_H
 #define QK_GEMM_GPU_H
 
+#include "elementary.h"
 #include "gemm_abi.h"
 #include "gpu.h"
 
@@ -114,6 +115,63 @@ QD_INLINE qd_u32x4 qk_gemm_load_piece(const uint8_t *row, uint32_t k, uint32_t n
         if (k + i < num_k)
             out[i / 4] |= (uint32_t)row[k + i] << (i % 4 * 8);
     return out;
+}
+
+/** Returns element `at` of bias or gate. */
+QD_INLINE float qk_gemm_vector_at(const void *data, int type, int64_t at) {
+    return type == QK_F32 ? ((const float *)data)[at] : (float)((const __bf16 *)data)[at];
+}
+
+/** Returns what c is added to, where the sum of the products is `value`. */
+QD_INLINE float qk_gemm_finish(const qk_gemm_args *g, uint32_t row, uint32_t column, float value) {
+    if (g->bias)
+        value += qk_gemm_vector_at(g->bias, g->type_bias, column);
+    if (g->activation == QK_GELU_TANH)
+        value = qd_gelu_tanh(value);
+    if (g->gate)
+        value *=
+            qk_gemm_vector_at(g->gate, g->type_gate, row / g->gate_rows * g->gate_batch + column);
+    return value;
+}
+
+/** Returns four columns of a row of bias or gate, which begins at element `row`. Columns past the
+ *  last one get the last one's. */
+QD_INLINE qd_f32x4 qk_gemm_vector4(const void *data, int type, int64_t row, uint32_t column,
+                                   uint32_t n) {
+    qd_f32x4 out;
+    if (type == QK_F32) QD_UNROLL
+        for (uint32_t e = 0; e < 4; e++)
+            out[e] = ((const float *)data)[row + qd_min(column + e, n - 1)];
+    else QD_UNROLL
+        for (uint32_t e = 0; e < 4; e++)
+            out[e] = (float)((const __bf16 *)data)[row + qd_min(column + e, n - 1)];
+    return out;
+}
+
+QD_INLINE qd_f32x4 qk_gemm_bias4(const qk_gemm_args *g, uint32_t column) {
+    return qk_gemm_vector4(g->bias, g->type_bias, 0, column, g->n);
+}
+
+/** Returns the gates of four columns of a row of d, which may lie past the last one. */
+QD_INLINE qd_f32x4 qk_gemm_gate4(const qk_gemm_args *g, uint32_t row, uint32_t column) {
+    const int64_t at = qd_min(row, g->m - 1) / g->gate_rows * g->gate_batch;
+    return qk_gemm_vector4(g->gate, g->type_gate, at, column, g->n);
+}
+
+QD_INLINE qd_f32x4 qk_gemm_gelu4(qd_f32x4 x) {
+    return (qd_f32x4){qd_gelu_tanh(x.x), qd_gelu_tanh(x.y), qd_gelu_tanh(x.z), qd_gelu_tanh(x.w)};
+}
+
+/** Does for four columns what qk_gemm_finish does for one. */
+QD_INLINE qd_f32x4 qk_gemm_finish4(const qk_gemm_args *g, uint32_t row, uint32_t column,
+                                   qd_f32x4 values) {
+    if (g->bias)
+        values += qk_gemm_bias4(g, column);
+    if (g->activation == QK_GELU_TANH)
+        values = qk_gemm_gelu4(values);
+    if (g->gate)
+        values *= qk_gemm_gate4(g, row, column);
+    return values;
 }
 
 /** Stores one element of d: adds c and rounds once. */

@@ -4,6 +4,7 @@
 
 static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN == (int)QK_E4M3FN &&
               QNI_E4M3FNUZ == (int)QK_E4M3FNUZ);
+static_assert(QN_GEMM_GELU_TANH == (int)QK_GELU_TANH);
 
 enum { MAX_THREADS = 512 }; // of any kernel here
 
@@ -71,6 +72,14 @@ qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64
         .type_d = (uint8_t)p->dtype_d,
         .is_packed = p->is_packed,
         .zero_padding = p->zero_padding,
+        .has_epilogue = qni_gemm_has_epilogue(p),
+        .activation = (uint8_t)p->activation,
+        .type_bias = (uint8_t)p->dtype_bias,
+        .type_gate = (uint8_t)p->dtype_gate,
+        .gate_rows = (uint32_t)p->gate_rows,
+        .bias = p->bias,
+        .gate = p->gate,
+        .gate_batch = p->gate_batch,
     };
 }
 

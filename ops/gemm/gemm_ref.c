@@ -2,17 +2,20 @@
 // The definition of the gemm family in double precision, with the error that a kernel in f32 may
 // make.
 //
-//   d[m,n] = c[m,n] + sum_kb sa[m,kb] sb[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
+//   p[m,n] = sum_kb sa[m,kb] sb[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
+//   d[m,n] = c[m,n] + gate[m / gate_rows,n] activation(p[m,n] + bias[n])
 //
 // Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to
-// 128 products of a K-block, scales twice, adds the blocks, adds c: to first order at most (k + 4)
-// roundings act on any product, each of 2^-24. The bound is twice that, which allows for matrix
-// cores that cut instead of round. Hardware that flushes subnormal bf16 operands or f32 sums
-// (vdpbf16ps, the matrix cores of gfx90a) loses products with a subnormal operand whole, and up to
-// 2^-126 at each sum.
+// 128 products of a K-block, scales twice, adds the blocks, adds bias, adds c: to first order at
+// most (k + 4) roundings act on any product, each of 2^-24. The bound is twice that, which allows
+// for matrix cores that cut instead of round. An activation adds the error that its own definition
+// allows, and makes the error of its argument larger by its slope, at most 1.13.
+// Hardware that flushes subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores of gfx90a)
+// loses products with a subnormal operand whole, and up to 2^-126 at each sum.
 // Hopper's tensor cores add 32 products of FP8 codes and a sum in one instruction: they align all
 // 33 to the largest, and cut what lies 13 bits below it (arXiv:2412.19437, 3.3.2). Source:
 // DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128).
+#include "../shared/activated.h"
 #include "../shared/fp8.h"
 #include "gemm.h"
 
@@ -104,6 +107,11 @@ static bool is_subnormal(double x) {
     return x != 0 && fabs(x) < SMALLEST_NORMAL;
 }
 
+/** Returns the error that the roundings of sums may make, for a magnitude of 1. */
+static double roundings(const qni_gemm_problem *p) {
+    return 2 * ((double)p->k + 4) * F32_ROUNDING;
+}
+
 /** Sums over a K-block, or over all of them. */
 typedef struct total {
     double sum, magnitude, flushed;
@@ -130,26 +138,69 @@ static total multiply_block(const qni_gemm_problem *p, const reader *a, const re
     return t;
 }
 
-/** Returns one element of d, and *bound as qni_gemm_ref defines it. */
-static double element(const qni_gemm_problem *p, bool cuts_fp8, const reader *a, const reader *b,
-                      const reader *c, place at, double *bound) {
-    total all = {.sum = c->data ? read_at(c, at.m * p->c_row + at.n) : 0};
-    all.magnitude = fabs(all.sum);
+/** All that the problem reads. */
+typedef struct readers {
+    reader a, b, c, bias, gate;
+} readers;
+
+/** A number, and how far from it a kernel may be. */
+typedef struct estimate {
+    double value, error;
+} estimate;
+
+/** Returns p[m,n] of the definition above. */
+static estimate product(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at) {
+    total all = {0};
     for (int64_t k0 = 0; k0 < p->k; k0 += 128) {
         const double scale = scale_of(p, at, k0 / 128);
-        total block = multiply_block(p, a, b, at, k0);
+        total block = multiply_block(p, &r->a, &r->b, at, k0);
         all.sum += scale * block.sum;
         all.magnitude += fabs(scale) * block.magnitude;
         all.flushed += fabs(scale) * block.flushed;
         all.cut += cuts_fp8 ? fabs(scale) * block.cut : 0;
     }
-    *bound = 2 * ((double)p->k + 4) * F32_ROUNDING * all.magnitude + all.flushed + all.cut;
-    return all.sum;
+    return (estimate){all.sum, roundings(p) * all.magnitude + all.flushed + all.cut};
+}
+
+static estimate add(const qni_gemm_problem *p, estimate x, double y) {
+    return (estimate){x.value + y, x.error + roundings(p) * fabs(y)};
+}
+
+static estimate gelu_tanh(estimate x) {
+    constexpr double slope = 1.13;
+    double relative;
+    const double y = qni_activated(QN_GELU_TANH, x.value, &relative);
+    const double own = fmin((relative + 4) * F32_ROUNDING, 1), before = slope * x.error;
+    return (estimate){y, before + own * (fabs(y) + before) + fabs(x.value) * 0x1p-124};
+}
+
+static estimate multiply(estimate x, double gate) {
+    const double y = x.value * gate;
+    return (estimate){y, x.error * fabs(gate) + 4 * F32_ROUNDING * fabs(y) + SMALLEST_NORMAL};
+}
+
+/** Returns one element of d, and *bound as qni_gemm_ref defines it. */
+static double element(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at,
+                      double *bound) {
+    estimate d = product(p, cuts_fp8, r, at);
+    if (p->bias)
+        d = add(p, d, read_at(&r->bias, at.n));
+    if (p->activation == QN_GEMM_GELU_TANH)
+        d = gelu_tanh(d);
+    if (p->gate)
+        d = multiply(d, read_at(&r->gate, at.m / p->gate_rows * p->gate_batch + at.n));
+    if (p->c)
+        d = add(p, d, read_at(&r->c, at.m * p->c_row + at.n));
+    *bound = d.error;
+    return d.value;
 }
 
 void qni_gemm_ref(const qni_gemm_problem *p, bool cuts_fp8, double *d, double *bound) {
-    const reader a = reader_of(p->a, p->dtype_a), b = reader_of(p->b, p->dtype_b);
-    const reader c = reader_of(p->c, p->dtype_d);
+    const readers r = {.a = reader_of(p->a, p->dtype_a),
+                       .b = reader_of(p->b, p->dtype_b),
+                       .c = reader_of(p->c, p->dtype_d),
+                       .bias = reader_of(p->bias, p->dtype_bias),
+                       .gate = reader_of(p->gate, p->dtype_gate)};
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     for (int64_t row = 0; row < slabs * p->m; row++) {
         place at = {.slab = row / p->m, .m = row % p->m};
@@ -157,7 +208,7 @@ void qni_gemm_ref(const qni_gemm_problem *p, bool cuts_fp8, double *d, double *b
         for (at.n = 0; at.n < p->n && at.group != QNI_GEMM_ROW_UNTOUCHED; at.n++) {
             const int64_t i = row * p->n + at.n;
             double error = 0;
-            d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, cuts_fp8, &a, &b, &c, at, &error);
+            d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, cuts_fp8, &r, at, &error);
             if (bound)
                 bound[i] = error;
         }

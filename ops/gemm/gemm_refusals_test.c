@@ -139,6 +139,73 @@ static void negative_alignment(qni_gemm_case *c) {
     c->args.m_alignment = -1;
 }
 
+static void lend(DLTensor *t, void *data, qni_dtype dtype, int64_t rows, int64_t columns) {
+    memcpy(other_shape, rows ? (int64_t[]){rows, columns} : (int64_t[]){columns, 0},
+           2 * sizeof *other_shape);
+    *t = (DLTensor){data, device->id, rows ? 2 : 1, qni_dl_dtype(dtype), other_shape, nullptr, 0};
+}
+
+static DLTensor vectors;
+static float numbers[64];
+static void give_bias(qni_gemm_case *c) {
+    lend(&vectors, numbers, QNI_F32, 0, 5);
+    c->args.bias = &vectors;
+}
+static void short_bias(qni_gemm_case *c) {
+    lend(&vectors, numbers, QNI_F32, 0, 4);
+    c->args.bias = &vectors;
+}
+static void f16_bias(qni_gemm_case *c) {
+    lend(&vectors, numbers, QNI_F16, 0, 5);
+    c->args.bias = &vectors;
+}
+static void gap_bias(qni_gemm_case *c) {
+    give_bias(c);
+    other_strides[0] = 2;
+    vectors.strides = other_strides;
+}
+static void bias_over_d(qni_gemm_case *c) {
+    lend(&vectors, qni_data(&c->d.t), BF, 0, 5);
+    c->args.bias = &vectors;
+}
+static void give_gate(qni_gemm_case *c) {
+    lend(&vectors, numbers, QNI_F32, 1, 5);
+    c->args.gate = &vectors;
+}
+static void two_gates(qni_gemm_case *c) {
+    lend(&vectors, numbers, QNI_F32, 2, 5);
+    c->args.gate = &vectors;
+}
+static void no_gates(qni_gemm_case *c) {
+    lend(&vectors, numbers, QNI_F32, 1, 5);
+    other_shape[0] = 0;
+    c->args.gate = &vectors;
+}
+static void short_gate(qni_gemm_case *c) {
+    lend(&vectors, numbers, QNI_F32, 3, 4);
+    c->args.gate = &vectors;
+}
+static void deep_gate(qni_gemm_case *c) {
+    give_gate(c);
+    vectors.ndim = 3;
+}
+static void gate_over_d(qni_gemm_case *c) {
+    lend(&vectors, qni_data(&c->d.t), BF, 1, 5);
+    c->args.gate = &vectors;
+}
+static void odd_activation(qni_gemm_case *c) {
+    c->args.activation = (qn_gemm_activation)2;
+}
+static void give_activation(qni_gemm_case *c) {
+    c->args.activation = QN_GEMM_GELU_TANH;
+}
+static void between_sizes(qni_gemm_case *c) {
+    c->args.struct_size = offsetof(qn_gemm_args, gate);
+}
+static void newer_size(qni_gemm_case *c) {
+    c->args.struct_size = sizeof c->args + 8;
+}
+
 static const refusal refusals[] = {
     {"null d", QN_E_INVALID, "gemm: d is null", null_d, QN_GEMM_DENSE},
     {"null a", QN_E_INVALID, "gemm: a is null", null_a, QN_GEMM_DENSE},
@@ -191,6 +258,33 @@ static const refusal refusals[] = {
     {"layout type", QN_E_UNSUPPORTED, "group_layout has dtype i64; accepted: i32", i64_layout,
      QN_GEMM_GROUPED_INDEX},
     {"alignment", QN_E_INVALID, "m_alignment is -1", negative_alignment, QN_GEMM_GROUPED_ENDS},
+    {"size between", QN_E_INVALID, "gemm: args.struct_size is 96; set it to", between_sizes,
+     QN_GEMM_DENSE},
+    {"newer size", QN_E_INVALID, "gemm: args.struct_size is ", newer_size, QN_GEMM_DENSE},
+    {"short bias", QN_E_INVALID, "gemm: bias has shape [4], needs [5]", short_bias, QN_GEMM_DENSE},
+    {"bias type", QN_E_UNSUPPORTED, "gemm: bias has dtype f16; accepted: f32, bf16", f16_bias,
+     QN_GEMM_DENSE},
+    {"gaps in bias", QN_E_INVALID, "gemm: bias has stride 2 in its last dimension, needs 1",
+     gap_bias, QN_GEMM_DENSE},
+    {"d on bias", QN_E_INVALID, "gemm: d overlaps bias", bias_over_d, QN_GEMM_DENSE},
+    {"d on gate", QN_E_INVALID, "gemm: d overlaps gate", gate_over_d, QN_GEMM_DENSE},
+    {"gates", QN_E_INVALID, "gemm: gate has 2 rows and d 3, which needs to be a multiple of gate's",
+     two_gates, QN_GEMM_DENSE},
+    {"no gates", QN_E_INVALID, "gemm: gate has 0 rows and d 3", no_gates, QN_GEMM_DENSE},
+    {"short gate", QN_E_INVALID, "gemm: gate has shape [3, 4], needs [any, 5]", short_gate,
+     QN_GEMM_DENSE},
+    {"deep gate", QN_E_INVALID, "gemm: gate has 3 dimensions, needs 2", deep_gate, QN_GEMM_DENSE},
+    {"activation", QN_E_INVALID, "gemm: activation is 2, needs QN_GEMM_NO_ACTIVATION (0) or",
+     odd_activation, QN_GEMM_DENSE},
+    {"grouped activation", QN_E_INVALID,
+     "gemm_grouped_masked: activation is 1; only the dense form has one", give_activation,
+     QN_GEMM_GROUPED_MASKED},
+    {"grouped bias", QN_E_INVALID,
+     "gemm_grouped_contiguous: bias is given; only the dense form takes one", give_bias,
+     QN_GEMM_GROUPED_INDEX},
+    {"grouped gate", QN_E_INVALID,
+     "gemm_grouped_contiguous: gate is given; only the dense form takes one", give_gate,
+     QN_GEMM_GROUPED_ENDS},
 };
 
 static void refuse(const refusal *r) {
@@ -230,6 +324,25 @@ static void column_slices_do_not_overlap(void **) {
     c.args.d = &d;
     c.args.c = &add;
     assert_int_equal(qn_gemm(stream, &c.args), QN_OK);
+    qni_gemm_case_destroy(&c);
+}
+
+/** A caller that was compiled before there were epilogues has a struct that ends where bias
+ *  begins. */
+static void smaller_structs_are_taken(void **) {
+    const qni_gemm_spec spec = small_spec(QN_GEMM_DENSE);
+    constexpr size_t before = offsetof(qn_gemm_args, bias);
+    qni_gemm_case c;
+    char detail[256];
+    double error = NAN;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 7), QN_OK);
+    assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
+    memset((char *)&c.args + before, 0x5A, sizeof c.args - before);
+    c.args.struct_size = before;
+    assert_int_equal(before, 88);
+    assert_int_equal(qn_gemm(stream, &c.args), QN_OK);
+    assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
+    assert_true(error <= 1);
     qni_gemm_case_destroy(&c);
 }
 
@@ -275,6 +388,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(column_slices_do_not_overlap),
+        cmocka_unit_test(smaller_structs_are_taken),
         cmocka_unit_test(packing_refuses),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_device);

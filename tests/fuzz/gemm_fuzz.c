@@ -8,7 +8,7 @@
 
 #include <quern/quern.h>
 
-enum { D, PACKED, PACKED_SCALE, A, B, C, SCALE_A, SCALE_B, LAYOUT, COUNT };
+enum { D, PACKED, PACKED_SCALE, A, B, C, SCALE_A, SCALE_B, LAYOUT, BIAS, GATE, COUNT };
 
 typedef struct gemm_sizes {
     int64_t m, n, k, groups;
@@ -47,6 +47,17 @@ static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows
         x->strides[ndim - 2] = 1, x->strides[ndim - 1] = rows > 0 ? rows : 1;
 }
 
+/** Sets bias and gate, which dense products take. */
+static void set_epilogue(tensor *t, const gemm_sizes *s, input *in) {
+    const int64_t batches = s->m % 3 == 0 ? 3 : 1, shape[] = {batches, s->n};
+    const uint32_t given = s->grouping == QN_GEMM_DENSE ? take(in, 8) : 0;
+    const int ndim = given & 4 ? 2 : 1;
+    set_tensor(&t[BIAS], given & 4 ? f32 : bf16, 1, &s->n);
+    set_tensor(&t[GATE], given & 4 ? bf16 : f32, ndim, shape + 2 - ndim);
+    t[BIAS].is_there = given & 1;
+    t[GATE].is_there = given & 2;
+}
+
 static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     static const DLDataType e4m3[] = {{kDLFloat8_e4m3fn, 8, 1}, {kDLFloat8_e4m3fnuz, 8, 1}};
     const bool is_dense = s->grouping == QN_GEMM_DENSE;
@@ -69,6 +80,7 @@ static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     t[LAYOUT].is_there = !is_dense;
     t[D].source = &t[C];
     t[D].is_written = true;
+    set_epilogue(t, s, in);
 }
 
 /** Sets the shape of packed weights, which have memory before they are packed. */
@@ -102,7 +114,7 @@ static void put_layout(tensor *x, const gemm_sizes *s, int64_t alignment, input 
 }
 
 static void change_args(qn_gemm_args *a, input *in) {
-    const uint32_t which = take(in, 6);
+    const uint32_t which = take(in, 7);
     int32_t *const ints[] = {&a->b_is_packed, &a->m_alignment, &a->zero_padding};
     if (which < 3)
         *ints[which] = (int32_t)take_wild(in);
@@ -110,6 +122,8 @@ static void change_args(qn_gemm_args *a, input *in) {
         a->expected_m = take_wild(in);
     else if (which == 4)
         a->struct_size = (size_t)take_wild(in);
+    else if (which == 5)
+        a->activation = (qn_gemm_activation)take_wild(in);
 }
 
 static void call(tensor *t, const gemm_sizes *s, const qn_gemm_args *a, input *in) {
@@ -141,7 +155,10 @@ static void fuzz_gemm(input *in) {
                       .expected_m = s.grouping == QN_GEMM_GROUPED_MASKED ? 1 + take(in, 64) : 0,
                       .b_is_packed = s.is_packed,
                       .m_alignment = is_ends ? TAKE_ONE(in, alignments) : 0,
-                      .zero_padding = is_ends && take_bool(in)};
+                      .zero_padding = is_ends && take_bool(in),
+                      .activation = s.grouping == QN_GEMM_DENSE && take_bool(in)
+                                        ? QN_GEMM_GELU_TANH
+                                        : QN_GEMM_NO_ACTIVATION};
     change_tensors(t, COUNT, in);
     give_memories(t, COUNT, in);
     put_layout(&t[LAYOUT], &s, a.m_alignment ? a.m_alignment : 128, in);
@@ -150,6 +167,7 @@ static void fuzz_gemm(input *in) {
     a.d = given(&t[D]), a.a = given(&t[A]), a.b = given(&t[B]), a.c = given(&t[C]);
     a.scale_a = given(&t[SCALE_A]), a.scale_b = given(&t[SCALE_B]);
     a.group_layout = given(&t[LAYOUT]);
+    a.bias = given(&t[BIAS]), a.gate = given(&t[GATE]);
     call(t, &s, take(in, 128) == 127 ? nullptr : &a, in);
     free_tensors(t, COUNT);
 }

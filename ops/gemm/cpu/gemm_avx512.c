@@ -6,7 +6,10 @@
 #include "gemm_f32.h"
 
 qn_status qni_gemm_avx512(const qni_variant *, qn_stream *, const void *problem) {
-    static const qni_gemm_engine engine = {
-        .load_a = f32_load_a, .load_b = f32_load_b, .multiply = f32_multiply, .store = store_row};
+    static const qni_gemm_engine engine = {.load_a = f32_load_a,
+                                           .load_b = f32_load_b,
+                                           .multiply = f32_multiply,
+                                           .finish = finish_row,
+                                           .store = store_row};
     return qni_gemm_cpu_run(&engine, problem);
 }

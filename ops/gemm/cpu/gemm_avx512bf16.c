@@ -7,6 +7,7 @@
 // Registers  6 rows x 64 columns of f32 sums in 24, 4 for b, 1 for a
 // Decoded    a [rows][64 pairs], b [64 pairs][64 columns]; a pair is the bf16 of k and k + 1
 // Bound      gemm_ref.c; vdpbf16ps flushes subnormals in and out, of which e4m3 products have none
+#define QN_LANES 16
 #include "../../shared/fp8.h"
 #include "gemm_cpu.h"
 #include "gemm_fetch.h"
@@ -451,6 +452,7 @@ qn_status qni_gemm_avx512bf16(const qni_variant *, qn_stream *, const void *prob
                                            .multiply = multiply,
                                            .multiply_packed = multiply_packed,
                                            .direct_rows = DIRECT_ROWS,
+                                           .finish = finish_row,
                                            .store = store_row};
     pthread_once(&tables_once, fill_tables);
     return qni_gemm_cpu_run(&engine, problem);

@@ -129,10 +129,48 @@ static void panel_scales(float *scales, const float *a, const qni_gemm_problem *
 
 // ---- the tile's result
 
-static void store_panel(const work *w, const tile *t, int64_t panel, const float *sums) {
+/** Returns element i of bias or gate, which are f32 or bf16. */
+static float vector_at(const void *data, qni_dtype dtype, int64_t i) {
+    return dtype == QNI_F32
+               ? ((const float *)data)[i]
+               : __builtin_bit_cast(float, (uint32_t)((const uint16_t *)data)[i] << 16);
+}
+
+static void load_gate(qni_gemm_epilogue *e, const qni_gemm_problem *p, int64_t batch, int64_t n0,
+                      int64_t columns) {
+    const int64_t at = batch * p->gate_batch + n0;
+    for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n++)
+        e->gate[n] = p->gate && n < columns ? vector_at(p->gate, p->dtype_gate, at + n) : 1;
+}
+
+static void load_bias(qni_gemm_epilogue *e, const qni_gemm_problem *p, int64_t n0,
+                      int64_t columns) {
+    for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n++)
+        e->bias[n] = p->bias && n < columns ? vector_at(p->bias, p->dtype_bias, n0 + n) : 0;
+}
+
+/** Lets bias, activation and gate act on a panel's sums. */
+static void finish_panel(const work *w, const tile *t, int64_t n0, int64_t columns, float *sums) {
+    const qni_gemm_problem *p = w->problem;
+    qni_gemm_epilogue e = {.activation = p->activation};
+    int64_t batch_end = t->m0;
+    load_bias(&e, p, n0, columns);
+    for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
+        if (m == batch_end) {
+            const int64_t batch = p->gate ? m / p->gate_rows : 0;
+            load_gate(&e, p, batch, n0, columns);
+            batch_end = p->gate ? (batch + 1) * p->gate_rows : t->m1;
+        }
+        w->engine->finish(sums, &e);
+    }
+}
+
+static void store_panel(const work *w, const tile *t, int64_t panel, float *sums) {
     const qni_gemm_problem *p = w->problem;
     const int64_t n0 = panel * QNI_GEMM_PANEL_N, columns = min_i64(p->n - n0, QNI_GEMM_PANEL_N);
     const int64_t bytes = qni_dtype_bytes(p->dtype_d);
+    if (qni_gemm_has_epilogue(p))
+        finish_panel(w, t, n0, columns, sums);
     for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
         char *d = (char *)p->d + (t->slab * p->d_group + m * p->d_row + n0) * bytes;
         const char *c = p->c ? (const char *)p->c + (m * p->c_row + n0) * bytes : nullptr;
@@ -296,7 +334,10 @@ void qni_gemm_gather_panel(uint8_t *panel, const qni_gemm_block *b) {
 }
 
 qn_status qni_gemm_cpu(const qni_variant *, qn_stream *, const void *problem) {
-    static const qni_gemm_engine engine = {
-        .load_a = f32_load_a, .load_b = f32_load_b, .multiply = f32_multiply, .store = store_row};
+    static const qni_gemm_engine engine = {.load_a = f32_load_a,
+                                           .load_b = f32_load_b,
+                                           .multiply = f32_multiply,
+                                           .finish = finish_row,
+                                           .store = store_row};
     return qni_gemm_cpu_run(&engine, problem);
 }

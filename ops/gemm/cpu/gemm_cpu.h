@@ -29,6 +29,13 @@ typedef struct qni_gemm_block {
     bool is_packed;      // b only: data is a packed panel, strides mean nothing
 } qni_gemm_block;
 
+/** What acts on the sums of a panel before c is added. */
+typedef struct qni_gemm_epilogue {
+    alignas(64) float bias[QNI_GEMM_PANEL_N]; // zeros without a bias
+    alignas(64) float gate[QNI_GEMM_PANEL_N]; // ones without a gate
+    qn_gemm_activation activation;
+} qni_gemm_epilogue;
+
 /** What an instruction set supplies. Only the engine knows how decoded elements are laid out. */
 typedef struct qni_gemm_engine {
     /** Decodes rows of a: out[rows][128]. */
@@ -44,6 +51,8 @@ typedef struct qni_gemm_engine {
     void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
                             const float *scales, int64_t rows, bool is_first, const char *next);
     int64_t direct_rows;
+    /** Turns a row of sums, all 64, into what c is added to. */
+    void (*finish)(float *sums, const qni_gemm_epilogue *epilogue);
     /** Stores `columns` elements of a row: d = sums, or c + sums if c is not null. */
     void (*store)(void *d, const void *c, qni_dtype dtype, const float *sums, int64_t columns);
 } qni_gemm_engine;

@@ -7,6 +7,7 @@
 //
 // Decoded a is [rows][128] f32. Decoded b is [64 / STRIP][128][STRIP] f32: the columns of a
 // register tile, at least 16, lie together and leave the first-level cache room for a.
+#define QN_LANES LANES
 #include "gemm_cpu.h"
 #include "gemm_fetch.h"
 #include "gemm_store.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores a tile's sums: adds c and rounds once. Each engine compiles this with its own
-// instructions.
+// Stores a tile's sums: bias, activation and gate act on them, c is added, and they are rounded
+// once. Each engine defines QN_LANES and compiles this with its own instructions.
 #ifndef QNI_GEMM_STORE_H
 #define QNI_GEMM_STORE_H
 
+#include "../../shared/simd.h"
 #include "gemm_cpu.h"
 
 /** Rounds to nearest, ties to even; NaN stays NaN. Subnormals are kept, which vcvtneps2bf16 would
@@ -16,6 +17,15 @@ static inline uint16_t bf16_of(float x) {
 
 static inline float float_of(uint16_t x) {
     return __builtin_bit_cast(float, (uint32_t)x << 16);
+}
+
+static void finish_row(float *sums, const qni_gemm_epilogue *e) {
+    for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += QN_LANES) {
+        f32v x = load(QNI_F32, sums, n) + load(QNI_F32, e->bias, n);
+        if (e->activation == QN_GEMM_GELU_TANH)
+            x = gelu_tanh_of(x);
+        store(QNI_F32, sums, n, x * load(QNI_F32, e->gate, n));
+    }
 }
 
 static void store_bf16(uint16_t *restrict d, const float *restrict sums, int64_t columns) {
