@@ -48,7 +48,7 @@ LINES = {
     "expected_m_for_psum_layout": Hint(None, 1, 100), "set_ignore_compile_dims.new_value": Hint(True, False),
     "set_block_size_multiple_of.new_value": Hint(4, (2, 3)),
     "get_theoretical_mk_alignment_for_contiguous_layout.expected_m": Hint(None, 5, 300),
-    "schedule_meta": Opaque(torch.ones(9, 2, dtype=torch.int32), torch.ones(9, 2)),
+    "block_kv": Hint(32, 64), "schedule_meta": Opaque(torch.ones(9, 2, dtype=torch.int32), torch.ones(9, 2)),
     "get_paged_mqa_logits_metadata.context_lens": Opaque(ints(1, 2, 3).view(3, 1), ints(1)),
     "transform_sf_into_required_layout.psum_layout": Opaque(ints(3, 5), torch.ones(2)),
     # refused
@@ -70,7 +70,7 @@ LINES = {
     **{f"k_grouped_{name}.use_psum_layout": Acts(True) for name in ("fp8_gemm_tn_contiguous", "bf16_gemm_tn_contiguous")},
     "transform_sf_into_required_layout.recipe": Acts((128, 128, 128)),
     "clean_logits": Acts(False), "max_seqlen_k": Acts(3, clean_logits=False), "logits_dtype": Acts(BF16), "max_context_len": Acts(80),
-    "block_kv": Acts(32), "num_sms": Acts(5), "num_splits": Acts(2), "acc": Acts(True), "new_num_sms": Acts(0), "new_tc_util": Acts(30),
+    "num_sms": Acts(5), "num_splits": Acts(2), "acc": Acts(True), "new_num_sms": Acts(0), "new_tc_util": Acts(30),
     "new_enable_pdl": Acts(True), "new_value": Acts(64), "mn": Acts(6), "k": Acts(300), "num_groups": Acts(1), "is_sfa": Acts(False),
     "element_size": Acts(8), "k_alignment": Acts(256), "gran_k": Acts(32), "dims": Acts((1,)), "use_ue8m0": Acts(True),
     "get_tma_aligned_size.x": Acts(9), "align.x": Acts(9), "ceil_div.x": Acts(9), "align.y": Acts(7), "ceil_div.y": Acts(7),

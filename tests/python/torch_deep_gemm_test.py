@@ -323,15 +323,16 @@ def test_mqa_logits(dtype):
         assert torch.equal(again, got)
 
 
-def test_paged_mqa_logits():
+@pytest.mark.parametrize("size", [64, 32])
+def test_paged_mqa_logits(size):
     q, weights = randn(2, 3, 4, 64).to(torch.float8_e4m3fn), randn(6, 4)
-    keys, scale = randn(5, 64, 64).to(torch.float8_e4m3fn), rand(5, 64)
-    cache = torch.cat([keys.view(torch.uint8).flatten(1), scale.view(torch.uint8).flatten(1)], 1).view(5, 64, 1, 68)
-    lengths, table = ints(*range(65, 71)).view(2, 3), ints(3, 1, 999, 0, 4, -1).view(2, 3)
-    schedule = deep_gemm.get_paged_mqa_logits_metadata(lengths, 64, 8)
+    keys, scale = randn(5, size, 64).to(torch.float8_e4m3fn), rand(5, size)
+    cache = torch.cat([keys.view(torch.uint8).flatten(1), scale.view(torch.uint8).flatten(1)], 1).view(5, size, 1, 68)
+    lengths, table = ints(*range(size + 1, size + 7)).view(2, 3), ints(3, 1, 999, 0, 4, -1).view(2, 3)
+    schedule = deep_gemm.get_paged_mqa_logits_metadata(lengths, size, 8)
     assert schedule.shape == (9, 2)
-    got = deep_gemm.fp8_paged_mqa_logits(q, cache, weights, lengths, table, schedule, 130, True)
-    bf16 = deep_gemm.fp8_fp4_paged_mqa_logits((q, None), cache, weights, lengths, table, schedule, 130, logits_dtype=BF16)
+    got = deep_gemm.fp8_paged_mqa_logits(q, cache, weights, lengths, table, schedule, 2 * size + 2, True)
+    bf16 = deep_gemm.fp8_fp4_paged_mqa_logits((q, None), cache, weights, lengths, table, schedule, 2 * size + 2, logits_dtype=BF16)
     for i in range(2):
         pages = table[i, :2].long()
         want, tolerance = scores(q[i], keys[pages].flatten(0, 1), scale[pages].flatten(), weights[3 * i:3 * i + 3])

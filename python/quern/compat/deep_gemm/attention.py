@@ -15,7 +15,6 @@ from ._types import Pair, Tensor
 _SM100_Q = "holds the scales of FP4 queries, which SM100's matrix cores take and no chip that quern serves"
 _SM100_INDICES = "says which tokens share pages, and which DeepGEMM takes on SM100 alone"
 _MOST = 1 << 26  # scores of heads that are held at a time
-_BLOCK_KV = 64
 
 
 def _scores(op, q, keys, scale, weights, out):
@@ -114,14 +113,16 @@ def fp8_mqa_logits(q: Tensor, kv: Pair, weights: Tensor, cu_seq_len_k_start: Ten
 def get_paged_mqa_logits_metadata(context_lens: Tensor, block_kv: int, num_sms: int, indices: Tensor | None = None) -> Tensor:
     """Returns a schedule i32 [num_sms + 1, 2] for fp8_paged_mqa_logits: zeros, as quern needs none.
 
-    context_lens  i32 [batch, next_n]; block_kv: 64; indices: None
+    context_lens  i32 [batch, next_n]
+    block_kv      keys of a page, 1 or above: a hint, as is context_lens
+    indices       None
     """
     op = "get_paged_mqa_logits_metadata"
     _check.refuse(op, _SM100_INDICES, indices=indices)
     _check.tensors(op, {"context_lens": context_lens})
     _check.shape(op, "context_lens", context_lens, None, None)
     _check.dtype(op, "context_lens", context_lens, (torch.int32,))
-    _check.integer(op, "block_kv", block_kv, _BLOCK_KV, _BLOCK_KV)
+    _check.integer(op, "block_kv", block_kv, 1)
     return context_lens.new_zeros(_check.integer(op, "num_sms", num_sms, 1) + 1, 2)
 
 
@@ -130,7 +131,7 @@ def _check_paged(op, q, cache, weights, context_lens, block_table, schedule_meta
                         "schedule_meta": schedule_meta})
     _check.shape(op, "q", q, None, None, None, None)
     batch, next_n, heads, dim = q.shape
-    _check.shape(op, "kv_cache", cache, None, _BLOCK_KV, 1, dim + 4)
+    _check.shape(op, "kv_cache", cache, None, None, 1, dim + 4)
     _check.dtype(op, "kv_cache", cache, (torch.uint8,))
     if cache.stride()[1:] != (dim + 4, dim + 4, 1) and cache.stride()[1::2] != (dim + 4, 1):
         raise ValueError(f"{op}: kv_cache has strides {list(cache.stride())}, needs contiguous pages")
@@ -147,16 +148,16 @@ def _paged(op, q, cache, weights, context_lens, block_table, schedule_meta, max_
     most = _check.integer(op, "max_context_len", max_context_len, 0)
     _check_paged(op, q, cache, weights, context_lens, block_table, schedule_meta)
     _check_common(op, q, q, weights, logits_dtype)
-    (batch, next_n, _, dim), pages = q.shape, -(-most // _BLOCK_KV)
-    if pages > block_table.shape[1]:
-        raise ValueError(f"{op}: max_context_len is {most}; accepted: up to {block_table.shape[1] * _BLOCK_KV}, for which "
+    (batch, next_n, _, dim), size = q.shape, cache.shape[1]
+    if most > block_table.shape[1] * size:
+        raise ValueError(f"{op}: max_context_len is {most}; accepted: up to {block_table.shape[1] * size}, for which "
                          "block_table has pages")
     logits = _empty_logits(q, batch * next_n, most, logits_dtype)
     for i in range(batch):
         # Of a page, all values come first, then all scales. Pages beyond a request's length may be any number.
-        page = cache[block_table[i, :pages].long().clamp(0, len(cache) - 1)].flatten(1)
-        values = page[:, :_BLOCK_KV * dim].contiguous().view(q.dtype).view(-1, dim)[:most]
-        scale = page[:, _BLOCK_KV * dim:].contiguous().view(torch.float32).view(-1)[:most]
+        page = cache[block_table[i, :-(-most // max(size, 1))].long().clamp(0, len(cache) - 1)].flatten(1)
+        values = page[:, :size * dim].contiguous().view(q.dtype).view(-1, dim)[:most]
+        scale = page[:, size * dim:].contiguous().view(torch.float32).view(-1)[:most]
         rows = slice(i * next_n, (i + 1) * next_n)
         _scores(op, q[i], values, scale, weights[rows], logits[rows].T)
     if clean_logits:
@@ -171,10 +172,10 @@ def fp8_fp4_paged_mqa_logits(q: tuple[Tensor, Tensor | None], kv_cache: Tensor, 
     """Returns logits [batch * next_n, max_context_len] of keys in pages; those from context_lens[b, i] on are of no meaning.
 
     q                (e4m3fn or e4m3fnuz [batch, next_n, heads, dim], None)
-    kv_cache         u8 [pages, 64, 1, dim + 4]: in a page the values of 64 keys, of q's dtype, then their f32 scales
+    kv_cache         u8 [pages, size, 1, dim + 4]: in a page the values of all its keys, of q's dtype, then their f32 scales
     weights          f32 or bf16 [batch * next_n, heads]
     context_lens     i32 [batch, next_n], the keys that each query sees
-    block_table      i32 [batch, at least max_context_len / 64], the pages of each request
+    block_table      i32 [batch, at least max_context_len / size], the pages of each request
     schedule_meta    i32 [.., 2], from get_paged_mqa_logits_metadata: a hint, which changes nothing
     clean_logits     logits from context_lens[b, i] on are minus infinity
     logits_dtype     f32 or bf16

@@ -121,15 +121,17 @@ def fp8_gemm_nt_skip_head_mid(a: Pair, b: Pair, d: Tensor, head_splits: Recipe, 
     if not isinstance(head_splits, (tuple, list)) or len(head_splits) != 3:
         raise ValueError(f"{op}: head_splits is {head_splits!r}; accepted: (left, mid, right)")
     left, mid, right = (_check.integer(op, "head_splits", part, 0) for part in head_splits)
-    values = _check.pair(op, "b", b)[0]
-    _check.tensors(op, {"d": d, "a[0]": _check.pair(op, "a", a)[0], "b[0]": values})
-    n = values.shape[0] if values.ndim else 0
+    values = _check.pair(op, "a", a)[0], _check.pair(op, "b", b)[0]
+    _check.tensors(op, {"d": d, "a[0]": values[0], "b[0]": values[1]})
+    for name, x in zip(("a[0]", "b[0]"), values, strict=True):
+        _check.shape(op, name, x, None, None)
+    m, n = (len(x) for x in values)
     if left + right == 0 or n % (left + right):
         raise ValueError(f"{op}: head_splits is {(left, mid, right)}; accepted: a left + right that divides n, {n}")
     heads = n // (left + right)
-    _check.shape(op, "d", d, a[0].shape[0], heads * (left + mid + right))
+    _check.shape(op, "d", d, m, heads * (left + mid + right))
     _check.rows(op, "d", d)
-    product = torch.empty(len(d), n, dtype=d.dtype, device=d.device)
+    product = torch.empty(m, n, dtype=d.dtype, device=d.device)
     _fp8(op, "nt", a, b, product, None, recipe, None, None)
     product, d = product.unflatten(1, (heads, left + right)), d.unflatten(1, (heads, left + mid + right))
     d[:, :, :left] = product[:, :, :left]
@@ -144,7 +146,7 @@ def _bf16(op, layout, a, b, d, c, types=(torch.bfloat16,)):
     a, b = (_turn(x, is_turned) if x.ndim == 2 else x for x, is_turned in zip((a, b), turned, strict=True))
     m, n, _ = _check_matrices(op, "ab", a, b, turned)
     _check.dtype(op, "a", a, types)
-    _check.dtype(op, "b", b, types if a.dtype == torch.bfloat16 else _check.FP8)
+    _check.dtype(op, "b", b, (torch.bfloat16,) if a.dtype == torch.bfloat16 else _check.FP8)
     _check_result(op, d, c, m, n)
     multiply(op, d, *(_plain(name, x) for name, x in (("a", a), ("b", b))), c)
 

@@ -12,6 +12,7 @@ from ._settings import get_mk_alignment_for_contiguous_layout
 from ._types import Granularity, Pair, Recipe, Tensor
 
 _BF16 = (torch.bfloat16,)
+_FIRST_RECIPE = (1, 128, 128), None, None  # that of DeepGEMM's first release
 
 
 def _with_scales(op, a, b):
@@ -25,19 +26,20 @@ def _with_scales(op, a, b):
         "SM100, which has no grouped kernel here; accepted: 1 x 128 and 128 x 128")
 
 
-def _operands(op, a, b, is_fp8, names, recipe, recipe_a, recipe_b, is_turned, *others):
-    """Checks the operands of a grouped product and returns them. others: more tensors, by name."""
-    if not is_fp8:
-        _check.tensors(op, {**dict(others), names[0]: a, names[1]: b})
-        _check_stacks(op, names, a, b, others[0][1].ndim, is_turned)
-        for name, x in zip(names, (a, b), strict=True):
+def _operands(op, a, b, names, ndim, recipes=None, is_turned=False, **others):
+    """Checks the operands of a grouped product and returns them, a having ndim dimensions. recipes: of FP8; None: bf16. others: more
+    tensors, by name."""
+    if recipes is None:
+        _check.tensors(op, {**others, names[0]: a, names[1]: b})
+        _check_stacks(op, names, a, b, ndim, is_turned)
+        for name, x in zip(names, (a, b), strict=False):
             _check.dtype(op, name, x, _BF16)
         return Operand(names[0], a), Operand(names[1], b.mT if is_turned else b)
     (a, sfa), (b, sfb) = _check.pair(op, names[0], a), _check.pair(op, names[1], b)
     parts = {f"{names[0]}[0]": a, f"{names[0]}[1]": sfa, f"{names[1]}[0]": b, f"{names[1]}[1]": sfb}
-    _check.tensors(op, {**dict(others), **parts})
-    _check_stacks(op, [f"{names[0]}[0]", f"{names[1]}[0]"], a, b, others[0][1].ndim, is_turned)
-    gran_a, gran_b = granularities(op, sfb, recipe, recipe_a, recipe_b)
+    _check.tensors(op, {**others, **parts})
+    _check_stacks(op, [f"{names[0]}[0]", f"{names[1]}[0]"], a, b, ndim, is_turned)
+    gran_a, gran_b = granularities(op, sfb, *recipes)
     b, sfb = (x.mT if is_turned and x.ndim == 3 else x for x in (b, sfb))
     return operand(op, names[0], a, sfa, gran_a), operand(op, names[1], b, sfb, gran_b, is_turned)
 
@@ -95,7 +97,7 @@ def _check_hints(op, compiled_dims, use_psum_layout, expected_m, **flags):
 
 def _fp8_contiguous(op, a, b, d, layout, recipes, compiled_dims, disable_ue8m0_cast, by_ends, zero_padding, expected_m, is_turned):
     _check_hints(op, compiled_dims, by_ends, expected_m, disable_ue8m0_cast=disable_ue8m0_cast, ensure_zero_padding=zero_padding)
-    a, b = _operands(op, a, b, True, "ab", *recipes, is_turned, ("d", d), ("grouped_layout", layout))
+    a, b = _operands(op, a, b, "ab", 2, recipes, is_turned, d=d, grouped_layout=layout)
     _contiguous(op, d, a, b, layout, bool(by_ends), bool(zero_padding))
 
 
@@ -134,7 +136,7 @@ def m_grouped_fp8_fp4_gemm_nn_contiguous(a: Pair, b: Pair, d: Tensor, grouped_la
 def m_grouped_gemm_fp8_fp8_bf16_nt_contiguous(lhs: Pair, rhs: Pair, out: Tensor, m_indices: Tensor) -> None:
     """Computes m_grouped_fp8_gemm_nt_contiguous under its name and with the parameters of DeepGEMM's first release."""
     op, names = "m_grouped_gemm_fp8_fp8_bf16_nt_contiguous", ("lhs", "rhs", "out", "m_indices")
-    a, b = _operands(op, lhs, rhs, True, names, (1, 128, 128), None, None, False, ("out", out), ("m_indices", m_indices))
+    a, b = _operands(op, lhs, rhs, names, 2, _FIRST_RECIPE, out=out, m_indices=m_indices)
     _contiguous(op, out, a, b, m_indices, False, False, names)
 
 
@@ -146,7 +148,7 @@ m_grouped_fp8_gemm_nn_contiguous = m_grouped_fp8_fp4_gemm_nn_contiguous
 
 def _bf16_contiguous(op, a, b, d, layout, compiled_dims, by_ends, zero_padding, expected_m, is_turned):
     _check_hints(op, compiled_dims, by_ends, expected_m, ensure_zero_padding=zero_padding)
-    a, b = _operands(op, a, b, False, "ab", None, None, None, is_turned, ("d", d), ("grouped_layout", layout))
+    a, b = _operands(op, a, b, "ab", 2, None, is_turned, d=d, grouped_layout=layout)
     _contiguous(op, d, a, b, layout, bool(by_ends), bool(zero_padding))
 
 
@@ -193,14 +195,14 @@ def m_grouped_fp8_fp4_gemm_nt_masked(a: Pair, b: Pair, d: Tensor, masked_m: Tens
     """
     op = "m_grouped_fp8_fp4_gemm_nt_masked"
     _check.hints(op, compiled_dims, disable_ue8m0_cast=disable_ue8m0_cast)
-    a, b = _operands(op, a, b, True, "ab", recipe, recipe_a, recipe_b, False, ("d", d), ("masked_m", masked_m))
+    a, b = _operands(op, a, b, "ab", 3, (recipe, recipe_a, recipe_b), d=d, masked_m=masked_m)
     _masked(op, d, a, b, masked_m, expected_m)
 
 
 def m_grouped_gemm_fp8_fp8_bf16_nt_masked(lhs: Pair, rhs: Pair, out: Tensor, masked_m: Tensor, expected_m: int) -> None:
     """Computes m_grouped_fp8_gemm_nt_masked under its name and with the parameters of DeepGEMM's first release."""
     op, names = "m_grouped_gemm_fp8_fp8_bf16_nt_masked", ("lhs", "rhs", "out")
-    a, b = _operands(op, lhs, rhs, True, names, (1, 128, 128), None, None, False, ("out", out), ("masked_m", masked_m))
+    a, b = _operands(op, lhs, rhs, names, 3, _FIRST_RECIPE, out=out, masked_m=masked_m)
     _masked(op, out, a, b, masked_m, expected_m, names)
 
 
@@ -209,7 +211,7 @@ def m_grouped_bf16_gemm_nt_masked(a: Tensor, b: Tensor, d: Tensor, masked_m: Ten
     """Computes m_grouped_fp8_fp4_gemm_nt_masked of bf16 a [groups, m_max, k] and b [groups, n, k], which have no scales."""
     op = "m_grouped_bf16_gemm_nt_masked"
     _check.hints(op, compiled_dims)
-    a, b = _operands(op, a, b, False, "ab", None, None, None, False, ("d", d), ("masked_m", masked_m))
+    a, b = _operands(op, a, b, "ab", 3, d=d, masked_m=masked_m)
     _masked(op, d, a, b, masked_m, expected_m)
 
 
