@@ -286,8 +286,7 @@ static qn_status read_gate(call *c, qni_gemm_problem *p) {
     const qni_tensor *const t = &c->t[GATE];
     const int64_t batches = ndim == 2 ? t->size[0] : 1;
     if (batches == 0 ? p->m != 0 : p->m % batches != 0)
-        return QN_FAIL(QN_E_INVALID,
-                       "%s: gate has %ld rows and d %ld, which needs to be a multiple of gate's",
+        return QN_FAIL(QN_E_INVALID, "%s: gate has %ld rows; d's %ld rows are no multiple of them",
                        c->of.op, (long)batches, (long)p->m);
     p->gate = t->data;
     p->dtype_gate = t->dtype;

@@ -7,29 +7,35 @@ from typing import Any
 
 from . import _ops, _tensor
 from ._native import ffi
-from ._public import flag, public
+from ._public import flag, found, public
 from ._tensor import choose_dtype, dims, empty_like
-from ._types import A, Array, DType
+from ._types import Array, DType, GemmActivation
+
+_ACTIVATIONS = {None: 0, "gelu_tanh": 1}
 
 
 @public(d="out", b_is_packed="packed")
 def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = None, scale_b: Array | None = None,
+         bias: Array | None = None, activation: GemmActivation | None = None, gate: Array | None = None,
          dtype: DType = "bf16", packed: bool = False, n: int | None = None, out: Array | None = None) -> Any:
-    """Computes a b^T + c: [m, n] of bf16 or f32.
+    """Computes c + gate * activation(a b^T + bias): [m, n] of bf16 or f32, rounded once.
 
-    a        [m, k] of e4m3fn or e4m3fnuz with scale_a, or bf16 without
-    b        [n, k] of a's kind; packed: what gemm_pack gave. Either dimension of a and b may be the contiguous one, so b.T of a
-             [k, n] array is a valid b
-    c        [m, n] of out's dtype, which may be out itself; None: nothing is added
-    scale_a  f32 [m, ceil(k / 128)], of FP8 alone
-    scale_b  f32 [ceil(n / 128), ceil(k / 128)], of FP8 alone; packed: what gemm_pack gave
-    dtype    of a new out: bf16 or f32
-    packed   b and scale_b come from gemm_pack
-    n        columns of a new out, b's own rows; needed with packed
-    out      [m, n] of bf16 or f32; None: a new one
+    a           [m, k] of e4m3fn or e4m3fnuz with scale_a, or bf16 without
+    b           [n, k] of a's kind; packed: what gemm_pack gave. Either dimension of a and b may be the contiguous one, so b.T
+                of a [k, n] array is a valid b
+    c           [m, n] of out's dtype, which may be out itself: a residual, for one; None: nothing is added
+    scale_a     f32 [m, ceil(k / 128)], of FP8 alone
+    scale_b     f32 [ceil(n / 128), ceil(k / 128)], of FP8 alone; packed: what gemm_pack gave
+    bias        [n] of bf16 or f32; None: nothing is added
+    activation  "gelu_tanh"; None: none
+    gate        bf16 or f32 [n], or [batches, n] with a row for each m / batches rows; None: nothing is multiplied
+    dtype       of a new out: bf16 or f32
+    packed      b and scale_b come from gemm_pack
+    n           columns of a new out, b's own rows; needed with packed
+    out         [m, n] of bf16 or f32; None: a new one
 
-    Returns out, of a's kind. Raises ValueError (shape, stride, overlap, packed without n or out), NotImplementedError (dtype),
-    TypeError (no array); nothing is written then.
+    Returns out, of a's kind. Raises ValueError (shape, stride, overlap, activation, packed without n or out),
+    NotImplementedError (dtype), TypeError (no array); nothing is written then.
 
     >>> one = numpy.ones((2, 128), numpy.float32)
     >>> (a, scale_a), (b, scale_b) = quern.quantize_fp8(one), quern.quantize_fp8(one, block=(128, 128))
@@ -37,10 +43,12 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
     array([[128., 128.],
            [128., 128.]], dtype=float32)
     """
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"gemm: activation is {found(activation)}; accepted: None, 'gelu_tanh'")
     if out is None:
         name = choose_dtype("gemm", dtype, ("bfloat16", "float32"))
         out = empty_like(a, shape=(dims("gemm", "a", a, 2)[0], _columns("gemm", b, 2, packed, n)), dtype=name)
-    _ops.gemm(out, a, b, c, scale_a, scale_b, packed)
+    _ops.gemm(out, a, b, c, scale_a, scale_b, bias, gate, _ACTIVATIONS[activation], packed)
     return out
 
 

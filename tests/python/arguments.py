@@ -77,7 +77,7 @@ _MAKERS = {
     "transform_scales": lambda: [_f32(4, 2).astype(np.int32), _scale(4, 8), _i32(3, 4), 1, 0, 0],
     "pack_k_grouped_scales": lambda: [_f32(3, 4).astype(np.int32), _scale(8, 4), _i32(512, 512), 128, 128, 0, 0],
     "convert_fp8": lambda: [np.zeros((4, 128), ml_dtypes.float8_e4m3fnuz), _f32(4, 1), _fp8(4, 128), _scale(4, 1), 0],
-    "gemm": lambda: [_bf16(4, 16), _fp8(4, 128), _fp8(16, 128), None, _scale(4, 1), _scale(1, 1), 0],
+    "gemm": lambda: [_bf16(4, 16), _fp8(4, 128), _fp8(16, 128), None, _scale(4, 1), _scale(1, 1), _f32(16), _bf16(2, 16), 1, 0],
     "gemm_grouped_contiguous": lambda: [_bf16(128, 16), _fp8(128, 128), _fp8(2, 16, 128), _scale(128, 1), _scale(2, 1, 1),
                                         np.zeros(128, np.int32), 0, 0, 0, 0],
     "gemm_grouped_masked": lambda: [_bf16(2, 4, 16), _fp8(2, 4, 128), _fp8(2, 16, 128), _scale(2, 4, 1), _scale(2, 1, 1),

@@ -12,7 +12,7 @@ from tools import normal
 # The native op's names of arguments -> the public function's.
 _RENAMED = {"attention": {"o": "out"}, "gemm": {"d": "out"}, "gemm_grouped_contiguous": {"d": "out"},
             "gemm_grouped_masked": {"d": "out"}, "convert_fp8": {"q_out": "out"}, "dequantize_fp8": {"x": "out"}}
-_WORDS = {"function": ["silu", "gelu", "gelu_tanh"], "order": ["big", "little"], "lse_base": [2, "e"],
+_WORDS = {"function": ["silu", "gelu", "gelu_tanh"], "activation": [None, "gelu_tanh"], "order": ["big", "little"], "lse_base": [2, "e"],
           "pos_encoding": ["none", "rope_llama", "alibi"]}
 
 

@@ -63,6 +63,32 @@ def test_gemm_fp8(packed):
     assert_product(quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, packed=packed, n=130), *wide)
 
 
+def gelu_tanh(x):
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942", "sim:gfx1151"])
+@pytest.mark.parametrize("dtype", [BF16, np.dtype(np.float32)])
+def test_epilogue(device, dtype):
+    a, b, bias, gate = normal(20, (12, 40), BF16), normal(21, (70, 40), BF16), normal(22, (70,)), normal(23, (3, 70), BF16)
+    residual = normal(24, (12, 70), dtype)
+    product = a.astype(np.float64) @ b.T.astype(np.float64) + bias
+    gates = np.repeat(gate.astype(np.float64), 4, 0)
+    on = [quern.to(x, device) for x in (a, b)]
+    vectors = {"bias": quern.to(bias, device), "gate": quern.to(gate, device)}
+    given = quern.to(residual, device)
+    unit = 2.0**-8 if dtype == BF16 else 2.0**-18
+    for call, want in [
+        ({"bias": vectors["bias"]}, product),
+        ({"bias": vectors["bias"], "activation": "gelu_tanh"}, gelu_tanh(product)),
+        (vectors | {"c": given}, residual.astype(np.float64) + gates * product),
+        (vectors | {"c": given, "activation": "gelu_tanh", "out": given},
+         residual.astype(np.float64) + gates * gelu_tanh(product)),
+    ]:
+        got = quern.numpy(quern.gemm(*on, dtype=dtype, **call)).astype(np.float64)
+        assert (np.abs(got - want) <= unit * np.abs(want) + 1e-5 * (1 + np.abs(gates))).all()
+
+
 def test_gemm_fp8_on_a_simulated_device():
     a, scale_a = quern.quantize_fp8(normal(8, (17, 256)))
     b, scale_b = quern.quantize_fp8(normal(9, (130, 256)), (128, 128))
@@ -103,6 +129,9 @@ def test_grouped_masked():
     (lambda a, b: quern.gemm(a, b, out=np.zeros((8, 64), np.int32)), NotImplementedError, "gemm: out"),
     (lambda a, b: quern.gemm(a, b.astype(np.float32)), NotImplementedError, "gemm: a is bf16 and b is f32"),
     (lambda a, b: quern.gemm(a, b, packed=True), ValueError, "gemm: n is None; needed with packed"),
+    (lambda a, b: quern.gemm(a, b, activation="relu"), ValueError, "gemm: activation is 'relu'; accepted: None, 'gelu_tanh'"),
+    (lambda a, b: quern.gemm(a, b, bias=np.zeros(63, np.float32)), ValueError, r"gemm: bias has shape \[63\], needs \[64\]"),
+    (lambda a, b: quern.gemm(a, b, gate=np.zeros((3, 64), np.float32)), ValueError, "gemm: gate has 3 rows; out's 8 rows are no multiple"),
     (lambda a, b: quern.quantize_fp8(a, (3, 5)), NotImplementedError, "quantize_fp8: block"),
     (lambda a, b: quern.quantize_fp8(a, (0, 128)), ValueError, "quantize_fp8: block"),
     (lambda a, b: quern.quantize_fp8(a, dtype="f32"), ValueError, "dtype is 'f32'"),
