@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for Hopper's tensor cores, as far as no such card is needed: which problems they take,
-// by which words they refuse the others, and that they are the choice. quern check runs them on a
-// card.
+// The kernels for Hopper's tensor cores, as far as no such card is needed: which problems they
+// take, by which words they refuse the others, and that they are the choice. quern check runs them
+// on a card.
 #include "../shared/op_test.h"
 #include "attention.h"
 

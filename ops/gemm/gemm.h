@@ -94,8 +94,6 @@ uint8_t qni_gemm_pack_byte(qni_dtype dtype_in, qni_dtype dtype_out, uint8_t byte
 
 // ---- kernels: what variants.def lists; those of GPUs are in gemm_launch.c
 
-enum { QNI_GEMM_PLAIN = 1 }; // a configuration's flag: nothing but c may act on the product
-
 #define QN_VARIANT QN_PROTOTYPES
 #define QN_IMAGE(...)
 #include "variants.def"

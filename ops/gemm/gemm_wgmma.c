@@ -58,11 +58,10 @@ static qni_tensor_map map_scale_a(const qni_gemm_problem *p, const qni_config *c
 }
 
 /** Returns whether the copy engine can store d, in boxes. It writes whole 16 bytes, past the last
- *  column too. Lanes store what more than the product goes into. */
+ *  column too. */
 static bool has_map_d(const qni_gemm_problem *p, const qni_config *config) {
     const qni_tensor_map map = map_d(p, config);
-    return p->dtype_d == QNI_BF16 && !p->c && !qni_gemm_has_epilogue(p) && p->n % 8 == 0 &&
-           qni_tensor_map_fits(&map, nullptr);
+    return p->dtype_d == QNI_BF16 && !p->c && p->n % 8 == 0 && qni_tensor_map_fits(&map, nullptr);
 }
 
 /** Returns whether the copy engine takes both scales: a's with m contiguous, and of b's rows four
@@ -108,7 +107,7 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
 static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     const qni_config *config = &variant->config;
     const qni_tensor_map a = map_a(p, config), b = map_b(p, config);
-    if (config->flags & QNI_GEMM_PLAIN && qni_gemm_has_epilogue(p))
+    if (qni_gemm_has_epilogue(p))
         return qni_no(why, "takes no bias, activation or gate");
     if (p->is_packed)
         return qni_no(why, "b is packed, takes weights as they were");

@@ -309,15 +309,9 @@ QD_INLINE void store_pass(uint64_t maps, uint32_t region, uint32_t team, const p
                              at->n + x + i, row, slab);
 }
 
-#ifdef QK_PLAIN
-constexpr bool TAKES_EPILOGUE = false; // 256 x 128 of FP8 would spill 400 bytes for it
-#else
-constexpr bool TAKES_EPILOGUE = true;
-#endif
-
-/** Stores columns x to x + PART - 1 of a chunk by lanes, four columns each: any d, with epilogue
- *  and c, only rows that are to be written. Pieces of 16 bytes in LDS are exchanged by row, so that
- *  banks differ. */
+/** Stores columns x to x + PART - 1 of a chunk by lanes, four columns each: any d, c added, only
+ *  rows that are to be written. Pieces of 16 bytes in LDS are exchanged by row, so that banks
+ *  differ. */
 enum { PART = TEAM_D_BYTES / (64 * 4), PIECES = PART / 4, TURNS = PIECES < 8 ? PIECES : 8 };
 QD_INLINE void store_part(const qk_gemm_args *g, uint32_t region, uint32_t team, const place *at,
                           uint32_t row, uint32_t x, const float *sum) {
@@ -335,12 +329,9 @@ QD_INLINE void store_part(const qk_gemm_args *g, uint32_t region, uint32_t team,
         const uint32_t r = i / PIECES, piece = i % PIECES;
         const uint32_t from = region + r * PART * 4 + (piece ^ r % TURNS) * 16;
         const uint32_t column = at->n + x + piece * 4;
-        if (column >= g->n)
-            continue;
-        qd_f32x4 values = *(const QD_LDS qd_f32x4 *)(uintptr_t)from;
-        if (TAKES_EPILOGUE && g->has_epilogue)
-            values = qk_gemm_finish4(g, row + r, column, values);
-        qk_gemm_store4(g, &at->tile, row + r, column, values);
+        if (column < g->n)
+            qk_gemm_store4(g, &at->tile, row + r, column,
+                           *(const QD_LDS qd_f32x4 *)(uintptr_t)from);
     }
     qd_team_barrier(1 + team, QD_TEAM);
 }
