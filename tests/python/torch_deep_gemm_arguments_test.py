@@ -31,6 +31,7 @@ def settings():
 # ---- messages
 
 A, B = quantised(5, K), quantised(N, K, gran=(128, 128))
+OVERLAPPING = torch.zeros(N, N, dtype=BF16)
 WRONG = [
     ("fp8_fp4_gemm_nt", {"a": A[0]}, TypeError, "a is a Tensor; accepted: (values, scales), two PyTorch tensors"),
     ("fp8_fp4_gemm_nt", {"a": (A[0], 3)}, TypeError, "a[1] is 3; accepted: a PyTorch tensor"),
@@ -65,6 +66,11 @@ WRONG = [
     ("m_grouped_fp8_fp4_gemm_nt_contiguous", {"use_psum_layout": False, "grouped_layout": ints(*[0] * 160),
                                               "expected_m_for_psum_layout": 3}, ValueError,
      "expected_m_for_psum_layout is 3; accepted without use_psum_layout: None"),
+    ("m_grouped_fp8_fp4_gemm_nt_contiguous", {"use_psum_layout": False, "grouped_layout": ints(*[0] * 100, *[1] * 60)}, ValueError,
+     "grouped_layout[100] is 1, grouped_layout[0] 0; a group needs to start at a multiple of 128"),
+    ("bf16_gemm_nt", {"d": OVERLAPPING[:5], "a": torch.empty(5, N, dtype=BF16), "b": OVERLAPPING}, ValueError, "d overlaps b"),
+    ("gemm_fp8_fp8_bf16_nt", {"lhs": (OVERLAPPING.view(F8)[:5], A[1]), "rhs": (B[0][:, :280], B[1]), "out": OVERLAPPING[:5]}, ValueError,
+     "out overlaps lhs[0]"),
     ("m_grouped_fp8_fp4_gemm_nt_masked", {"expected_m": 0}, ValueError, "expected_m is 0; accepted: an integer of 1 or above"),
     ("m_grouped_fp8_fp4_gemm_nt_masked", {"masked_m": torch.tensor([1, 3])}, NotImplementedError,
      "masked_m has dtype torch.int64; accepted: torch.int32"),

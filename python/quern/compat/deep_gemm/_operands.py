@@ -80,18 +80,18 @@ def scales_of_op(a, b):
 
 
 def renamed(a, b, d="d", layout="grouped_layout"):
-    """Returns the names of an op's arguments."""
+    """Returns the names of the arguments of quern's function."""
     one = "" if a.scale is None else "[0]"
-    return {"a": a.name + one, "b": b.name + one, "scale_a": f"{a.name}[1]", "scale_b": f"{b.name}[1]", "d": d,
+    return {"a": a.name + one, "b": b.name + one, "scale_a": f"{a.name}[1]", "scale_b": f"{b.name}[1]", "out": d,
             "group_layout": layout}
 
 
 def multiply(op, d, a, b, c, d_name="d"):
     """Computes d = c + a b^T of matrices. c: None, d or another one."""
     if a.scale is None:
-        return run(op, "gemm", d, a.values, b.values, c, None, None, False, **renamed(a, b, d_name))
+        return run(op, "gemm", renamed(a, b, d_name), a.values, b.values, c, out=d)
     if scales := scales_of_op(a, b):
-        return run(op, "gemm", d, a.values, b.values, c, *scales, False, **renamed(a, b, d_name))
+        return run(op, "gemm", renamed(a, b, d_name), a.values, b.values, c, scale_a=scales[0], scale_b=scales[1], out=d)
     _multiply_by_blocks(op, d, a, b, c)
 
 
@@ -111,9 +111,9 @@ def _multiply_by_blocks(op, d, a, b, c):
         scale_a, scale_b = a.scale_of(begin), b.scale_of(begin)
         scale_a = (scale_a if a.gran_mn == 1 else scale_a.repeat_interleave(128)[:m])[:, None].contiguous()
         if part is None:
-            run(op, "gemm", total, *pieces, total, scale_a, scale_b[:, None].contiguous(), False, **renamed(a, b))
+            run(op, "gemm", renamed(a, b), *pieces, total, scale_a=scale_a, scale_b=scale_b[:, None].contiguous(), out=total)
         else:
-            run(op, "gemm", part, *pieces, None, scale_a, ones, False, **renamed(a, b))
+            run(op, "gemm", renamed(a, b), *pieces, scale_a=scale_a, scale_b=ones, out=part)
             total.addcmul_(part, scale_b)
     if total is not d:
         d.copy_(total)

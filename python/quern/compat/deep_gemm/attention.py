@@ -28,7 +28,7 @@ def _scores(op, q, keys, scale, weights, out):
         rows = q[begin:begin + step].flatten(0, 1)
         ones = torch.ones(-(-len(rows) // 128), columns, dtype=torch.float32, device=q.device)
         part = torch.empty(n, len(rows), dtype=torch.float32, device=q.device)
-        run(op, "gemm", part, keys, rows, None, scale, ones, False, a="kv", b="q")
+        run(op, "gemm", {"a": "kv", "b": "q"}, keys, rows, scale_a=scale, scale_b=ones, out=part)
         part = part.unflatten(1, (-1, heads)).relu_().mul_(weights[begin:begin + step])
         out[:, begin:begin + step] = part.sum(-1)
 

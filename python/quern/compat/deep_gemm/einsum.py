@@ -42,7 +42,8 @@ def _products(op, d, a, b, c):
     scales = (None, None) if a.scale is None else scales_of_op(a, b)
     if c is None and d.dtype == torch.bfloat16 and scales:
         count = torch.full((len(d),), d.shape[1], dtype=torch.int32, device=d.device)
-        run(op, "gemm_grouped_masked", d, a.values, b.values, *scales, count, max(d.shape[1], 1), False, **renamed(a, b))
+        run(op, "gemm_grouped_masked", renamed(a, b), a.values, b.values, count, scale_a=scales[0], scale_b=scales[1],
+            expected_m=max(d.shape[1], 1), out=d)
         return
     for i in range(len(d)):
         multiply(op, d[i], a[i], b[i], None if c is None else c[i])

@@ -80,8 +80,8 @@ def _contiguous(op, d, a, b, layout, by_ends, zero_padding, names=("a", "b", "d"
         return
     alignment = get_mk_alignment_for_contiguous_layout() if by_ends else 0
     layout = layout if by_ends else _with_padding(op, layout)
-    run(op, "gemm_grouped_contiguous", d, a.values, b.values, *scales, layout, by_ends, alignment, by_ends and zero_padding, False,
-        **renamed(a, b, names[2], names[3]))
+    run(op, "gemm_grouped_contiguous", renamed(a, b, names[2], names[3]), a.values, b.values, layout, scale_a=scales[0],
+        scale_b=scales[1], by_ends=by_ends, m_alignment=alignment, zero_padding=by_ends and zero_padding, out=d)
 
 
 def _check_hints(op, compiled_dims, use_psum_layout, expected_m, **flags):
@@ -174,8 +174,9 @@ def _masked(op, d, a, b, masked_m, expected_m, names=("a", "b", "d")):
     groups, m_max, _ = a.values.shape
     _check_d(op, names[2], d, groups, m_max, b.values.shape[1])
     _check_layout(op, "masked_m", masked_m, groups)
-    run(op, "gemm_grouped_masked", d, a.values, b.values, *_with_scales(op, a, b), masked_m, expected_m, False,
-        **renamed(a, b, names[2], "masked_m"))
+    scale_a, scale_b = _with_scales(op, a, b)
+    run(op, "gemm_grouped_masked", renamed(a, b, names[2], "masked_m"), a.values, b.values, masked_m, scale_a=scale_a,
+        scale_b=scale_b, expected_m=expected_m, out=d)
 
 
 def m_grouped_fp8_fp4_gemm_nt_masked(a: Pair, b: Pair, d: Tensor, masked_m: Tensor, expected_m: int, recipe: Recipe | None = None,
