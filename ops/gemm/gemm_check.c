@@ -84,7 +84,7 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(33, 66, 140, FN, FN, F32, BIAS, GATE(3), .fill = QNI_FILL_POWERS, .is_packed = true), DENSE(33, 66, 140, BF, BF, BF, BIAS, GATE(3), .fill = QNI_FILL_POWERS),
     DENSE(33, 66, 20, FN, FN, BF, GELU, GATE(3), .fill = QNI_FILL_NAN, .is_packed = true), DENSE(33, 66, 20, BF, BF, BF, GELU, GATE(1), .fill = QNI_FILL_NAN),
     DENSE(1, 129, 20, FN, FN, BF, GELU, .is_packed = true), DENSE(40, 130, 132, FNUZ, FNUZ, F32, GELU, GATE(2), .is_packed = true),
-    DENSE(150, 256, 20, FNUZ, FNUZ, BF, GELU, .is_packed = true), DENSE(300, 132, 20, FNUZ, FNUZ, BF, BIAS, GATE(2), .c_is_d = true, .is_packed = true),
+    DENSE(150, 256, 20, FNUZ, FNUZ, BF, GELU, .is_packed = true), DENSE(300, 130, 20, FNUZ, FNUZ, BF, BIAS, GATE(2), .is_packed = true),
     DENSE(270, 136, 20, FN, FN, BF, GELU, GATE(3), .is_packed = true, .is_strided = true), DENSE(68, 136, 136, BF, BF, BF, GELU, GATE(2)), DENSE(68, 136, 272, FN, FN, BF, GELU, GATE(2)),
     // What the matrices hold.
     DENSE(33, 66, 400, FN, FN, F32, .fill = QNI_FILL_POWERS), DENSE(33, 66, 400, FN, FN, BF, .fill = QNI_FILL_POWERS, .is_packed = true),

@@ -14,7 +14,7 @@
 // operands may be AGPRs
 // Edges     a lane whose row does not exist copies zeros; the last k % 128 go through registers
 //           (tail); d is stored in rows of 64 columns where it is bf16, aligned and whole, else in
-//           pieces of four columns or one; an aligned c is added in registers before
+//           pieces of four columns or one
 // Schedule  K-block kb runs MT NT tiles of 8 MFMAs. Each step is one MFMA, two FMAs that add the
 //           tile before to its sum (deferred so that they never wait for their MFMA) and at most
 //           one memory operation; a pin ends it. In order: reads of a's last tile; loads of b and
@@ -352,29 +352,6 @@ QD_INLINE uint32_t column_of(const wave *w, uint32_t n0, int i) {
     return n0 + w->wave % WN * NT * 32 + i / 4 * 32 + i % 4 * 8 + qd_lane() / 32 * 4;
 }
 
-/** Returns whether c can be read four columns at a time, also where a tile passes n. */
-QD_INLINE bool has_whole_c(const qk_gemm_args *g) {
-    const uint32_t bytes = g->type_d == QK_F32 ? sizeof(qd_f32x4) : sizeof(qd_bf16x4);
-    return g->c && (uintptr_t)g->c % bytes == 0 && g->c_row % 4 == 0 && g->n % 4 == 0;
-}
-
-/** Adds c of type_d, which has_whole_c, to the sums. Lanes past the last row or column add what
- *  they find there, and store nothing. */
-QD_INLINE void add_c(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
-                     int type_d) {
-    QD_UNROLL for (int m = 0; m < MT; m++) {
-        const int64_t row = qd_min(row_of(w, tile, m), g->m - 1) * g->c_row;
-        QD_UNROLL for (int i = 0; i < NT * 4; i++) {
-            const int64_t at = row + qd_min(column_of(w, n0, i), g->n - 4);
-            const qd_f32x4 c = type_d == QK_F32
-                                   ? *(const qd_f32x4 *)((const float *)g->c + at)
-                                   : __builtin_convertvector(
-                                         *(const qd_bf16x4 *)((const __bf16 *)g->c + at), qd_f32x4);
-            set_columns(w, m, i, columns_of(w, m, i) + c);
-        }
-    }
-}
-
 /** Lets bias, activation and gate act on the sums. */
 QD_INLINE void finish(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
     if (g->bias) QD_UNROLL
@@ -459,15 +436,8 @@ QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(const qk_gemm_ar
         for (uint32_t block = 2 * pairs; block * BLOCK_K < g.k; block++)
             run_last(&w, &g, a, block);
     }
-    qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g); // not kept during the loop
+    const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g); // not kept during the loop
     if (again.has_epilogue)
         finish(&w, &again, &tile, tile_n * TN);
-    if (has_whole_c(&again)) {
-        if (again.type_d == QK_F32)
-            add_c(&w, &again, &tile, tile_n * TN, QK_F32);
-        else
-            add_c(&w, &again, &tile, tile_n * TN, QK_BF16);
-        again.c = nullptr; // d can be stored in rows then
-    }
     store(&w, &again, &tile, tile_n * TN);
 }
