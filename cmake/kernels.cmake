@@ -108,8 +108,8 @@ function(quern_add_kernels out)
   string(APPEND table "const qni_image_recipe qni_image_recipes[] = {\n${recipes}    {0}};\n")
   file(GLOB sources RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
        ${PROJECT_SOURCE_DIR}/gpu/*.h ${PROJECT_SOURCE_DIR}/gpu/mma/*.h
-       ${PROJECT_SOURCE_DIR}/ops/*/*_gpu.c ${PROJECT_SOURCE_DIR}/ops/*/*_gpu.h
-       ${PROJECT_SOURCE_DIR}/ops/*/*_abi.h)
+       ${PROJECT_SOURCE_DIR}/ops/*/*_gpu.[ch] ${PROJECT_SOURCE_DIR}/ops/*/*/*_gpu.[ch]
+       ${PROJECT_SOURCE_DIR}/ops/*/*_abi.h ${PROJECT_SOURCE_DIR}/ops/*/*/*_abi.h)
   set(source_rows "")
   set(source_paths "")
   foreach(source ${sources})

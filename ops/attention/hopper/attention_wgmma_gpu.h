@@ -7,7 +7,7 @@
 #ifndef QK_ATTENTION_WGMMA_GPU_H
 #define QK_ATTENTION_WGMMA_GPU_H
 
-#include "attention_row_gpu.h"
+#include "../attention_row_gpu.h"
 #include "attention_wgmma_abi.h"
 #include "mma/sm90.h"
 #include "tensor_copy.h"

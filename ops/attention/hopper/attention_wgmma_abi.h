@@ -3,8 +3,8 @@
 #ifndef QK_ATTENTION_WGMMA_ABI_H
 #define QK_ATTENTION_WGMMA_ABI_H
 
-#include "../shared/tensor_map_abi.h"
-#include "attention_abi.h"
+#include "../../shared/tensor_map_abi.h"
+#include "../attention_abi.h"
 
 enum {
     QK_WGMMA_TEAMS = 3, // that multiply; each has 64 queries of a tile

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for Hopper's tensor cores, as far as no such card is needed: which tile costs least,
 // and by which words problems are refused. quern check runs them on a card.
-#include "gemm_test_case.h"
+#include "../gemm_test_case.h"
 
 static alignas(16) uint8_t memory[64];
 

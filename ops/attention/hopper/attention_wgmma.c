@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernels for Hopper's tensor cores, attention_wgmma_gpu.c and
 // attention_wgmma_decode_gpu.c: which problems they take, their tensor maps, what they cost.
-#include "../shared/round.h"
-#include "attention.h"
+#include "../../shared/round.h"
+#include "../attention.h"
 #include "attention_wgmma_abi.h"
 
 enum { SWIZZLE = 128, QUERIES = 64 }; // bytes; of a box

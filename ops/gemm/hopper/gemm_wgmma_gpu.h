@@ -8,7 +8,7 @@
 #ifndef QK_GEMM_WGMMA_GPU_H
 #define QK_GEMM_WGMMA_GPU_H
 
-#include "gemm_gpu.h"
+#include "../gemm_gpu.h"
 #include "mma/sm90.h"
 #include "tensor_copy.h"
 

@@ -2,8 +2,8 @@
 // The kernels for Hopper's tensor cores, as far as no such card is needed: which problems they
 // take, by which words they refuse the others, and that they are the choice. quern check runs them
 // on a card.
-#include "../shared/op_test.h"
-#include "attention.h"
+#include "../../shared/op_test.h"
+#include "../attention.h"
 
 static alignas(16) uint8_t memory[64];
 

@@ -13,7 +13,7 @@
 //           d in f32 and sums with c
 // Sum       in f32, by the tensor cores, k after k
 // Schedule  a block's product runs while the next one's operands are awaited
-#include "gemm_abi.h"
+#include "../gemm_abi.h"
 
 enum { SCALE_A_BYTES = 0, SCALE_B_BYTES = 0, BLOCK_K = 64 };
 #include "gemm_wgmma_gpu.h"

@@ -17,7 +17,7 @@
 //           b, sum). The tensor cores keep 14 bits of a sum of FP8 products within a K-block.
 // Schedule  a team tests the next stage's barrier while its product runs, and promotes while the
 //           other teams' products run
-#include "gemm_abi.h"
+#include "../gemm_abi.h"
 
 enum { SCALE_A_BYTES = QK_BM * 4, SCALE_B_BYTES = 128 % QK_BN ? 32 : 16 };
 #include "gemm_wgmma_gpu.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernels for Hopper's tensor cores (gemm_*_wgmma_gpu.c): which problems each
 // takes, its tensor maps, what it costs.
-#include "gemm_launch.h"
+#include "../gemm_launch.h"
 
 constexpr uint32_t K_BYTES = 128, D_ROWS = 64, D_COLUMNS = 64; // of boxes, as gemm_abi.h has them
 
