@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention, host side: the public functions and the family's tables of kernels. attention_args.c
-// reads the arguments, attention_plan.c cuts the work, attention_ref.c is the definition.
+// and attention_schedule.c read the arguments, attention_plan.c cuts the work, attention_ref.c is
+// the definition.
 #include "attention.h"
 
-#include "../../runtime/tensor/read.h"
 #include "../shared/variants.h"
 
 #define QN_TABLE_OF_attention 0,
@@ -78,47 +78,13 @@ const qni_op qni_op_attention_dropout =
 
 // ---- attention
 
-/** Checks that no entry of `count` entries from `begin` on leads outside k and v. */
-static qn_status check_pages(const int32_t *indices, int64_t begin, int64_t count, int64_t pages) {
-    bool is_bad = false;
-    for (int64_t i = begin; i < begin + count; i++)
-        is_bad |= (uint32_t)indices[i] >= pages;
-    for (int64_t i = begin; is_bad; i++)
-        if ((uint32_t)indices[i] >= pages)
-            return QN_FAIL(QN_E_INVALID, "attention: kv_indices[%ld] is %d; accepted: 0 to %ld",
-                           (long)i, indices[i], (long)pages - 1);
-    return QN_OK;
-}
-
-/** Checks the pages that kernels read, which are those of requests with queries; with
- *  QUERN_VALIDATE=1 all other pages, too. */
-static qn_status validate_pages(qn_stream *stream, const qni_attention_problem *p, int64_t pages) {
-    const qk_attention_schedule *s = p->plan;
-    const int32_t *indices = nullptr;
-    qn_status st;
-    QN_TRY_OUT(qni_read_indices(stream, "attention", "kv_indices", p->args.kv_indices, s->kv_end,
-                                &indices));
-    if (qni_env_get()->validate)
-        QN_TRY_OUT(check_pages(indices, 0, s->kv_end, pages));
-    for (uint32_t b = 0; b < s->num_requests; b++) {
-        const qk_attention_request *r = &qk_attention_requests(s)[b];
-        if (r->qo_len > 0)
-            QN_TRY_OUT(check_pages(indices, r->kv_begin,
-                                   ((int64_t)r->kv_len + s->page_size - 1) / s->page_size, pages));
-    }
-out:
-    qni_release_indices(stream, indices);
-    return st;
-}
-
 qn_status qn_attention(qn_stream *stream, const qn_attention_args *args) {
     qni_attention_problem p;
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "attention: stream is null");
     QN_TRY(QNI_CHECK_STRUCT("attention", "args", qn_attention_args, args));
     QN_TRY(qni_attention_make(stream, args, &p));
-    if (p.args.kv_indices && qni_validates_indices(stream))
-        QN_TRY(validate_pages(stream, &p, args->k->shape[0]));
+    QN_TRY(qni_attention_validate_pages(stream, "attention", &p));
     if (p.max_rows > 0 && (p.plan ? p.plan->num_requests : p.args.requests) > 0)
         QN_TRY(qni_attention_run(stream, &p));
     return QN_OK;

@@ -4,6 +4,7 @@
 #ifndef QNI_ATTENTION_H
 #define QNI_ATTENTION_H
 
+#include "../../runtime/tensor/read.h"
 #include "../shared/elements.h"
 #include "attention_any_abi.h"
 #include "philox_abi.h"
@@ -15,6 +16,7 @@ typedef struct qni_attention_problem {
     qk_attention_args args; // as kernels take it; on the CPU the schedule is in host memory
     const qk_attention_schedule *plan; // host memory; null: uniform
     qni_dtype dtype, dtype_kv, dtype_o;
+    qk_attention_tail tail; // op "mla" alone has one; mla/mla_args.c has checked it
     float rope_theta, rope_scale;
     float dropout_p;
     int64_t kv_blocks, kv_tokens;     // of k and v: pages or requests (ragged: 1), and of each
@@ -101,7 +103,33 @@ static inline qn_status (*qni_attention_call(const qni_attention_problem *p))(qn
 /** Checks a call and fills the problem. attention_args.c. */
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
                              qni_attention_problem *p);
-/** Returns how many rows of partial results the problem needs for each kv head. */
+/** The tensors of a call as far as a plan must fit them, and their names for messages. */
+typedef struct qni_attention_shapes {
+    const char *q_name, *k_name;
+    int q_ndim, k_ndim;
+    int64_t q_blocks, q_tokens;
+    int64_t entries; // of kv_indices; without pages, tokens of k
+    bool is_paged, is_dense_q, is_dense_kv;
+} qni_attention_shapes;
+/** Checks a call's plan, and reads the schedule, the plan's copy on the device, into *read. The
+ *  problem has heads, head dims, kv_blocks and kv_tokens, and gets what the plan says.
+ *  attention_schedule.c. */
+qn_status qni_attention_read_plan(const qni_call *call, const qni_attention_shapes *shapes,
+                                  const void *plan, int64_t plan_bytes, const DLTensor *schedule,
+                                  qni_tensor *read, qni_attention_problem *p);
+/** Finds which kinds of requests there are. With a graph there may be requests of both kinds.
+ *  attention_schedule.c. */
+void qni_attention_find_rows(qni_attention_problem *p);
+/** Reads a call's workspace into *read; the problem gets places for partial results.
+ *  attention_schedule.c. */
+qn_status qni_attention_read_workspace(const qni_call *call, DLTensor *workspace, qni_tensor *read,
+                                       qni_attention_problem *p);
+/** Checks kv_indices of the problem's requests, if the device and QUERN_VALIDATE ask for it.
+ *  attention_schedule.c. */
+qn_status qni_attention_validate_pages(qn_stream *stream, const char *op,
+                                       const qni_attention_problem *p);
+/** Returns how many rows of partial results the problem needs for each kv head.
+ *  attention_schedule.c. */
 int64_t qni_attention_workspace_rows(const qni_attention_problem *p);
 /** Returns the bytes of `rows` rows of partial results; INT64_MAX if they are too many to
  *  count. */

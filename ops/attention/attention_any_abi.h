@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention's any-shape kernel, its merging kernels and their launch code share beyond
-// attention_abi.h; and the rotation of RoPE.
+// attention_abi.h; the rotation of RoPE; and rows in two parts, as latent attention has them.
 #ifndef QK_ATTENTION_ANY_ABI_H
 #define QK_ATTENTION_ANY_ABI_H
 
 #include "attention_abi.h"
 
+enum {
+    QK_ATTENTION_MAX_TAIL = 64,
+    QK_ATTENTION_MAX_ROW = QK_ATTENTION_MAX_HEAD_DIM + QK_ATTENTION_MAX_TAIL // of q and k
+};
+
+/** Where the last `dim` of the head_dim_qk elements of each row of q and k lie, if they lie apart
+ *  from the others. */
+typedef struct qk_attention_tail {
+    qk_attention_rows q, k;
+    uint32_t dim, unused;
+} qk_attention_tail;
+
 typedef struct qk_attention_any_args {
     qk_attention_args common;
+    qk_attention_tail tail;
     uint32_t is_wide, unused; // k: runs of eight elements, all aligned to their size
     uint64_t
         turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // each pair's turns a position, in units of 2^-64

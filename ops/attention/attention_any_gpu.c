@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The attention kernel that takes any problem: head_dim up to 512, all types, strides, masks,
-// positions, dropout.
+// positions, dropout; and latent attention, whose rows of q and k have a tail in other memory.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a row at a time for a wave, WAVE keys at a time: a lane has a key's score, then lanes
 //           go along v's elements
 // Launch    256 threads; workgroups step through work items and kv heads, a workgroup's waves
 //           through an item's rows
-// LDS       the rows of q, in f32: 4 KiB up to 128 elements, else 16 KiB; half of that with waves
-//           of 64
+// LDS       the rows of q, in f32: 4 KiB up to 128 elements, else 16 KiB, with a tail 18 KiB; half
+//           of that with waves of 64
 // Edges     all: keys that a row does not see are never read
 // Memory    k is read a row a lane, v along its rows; runs of eight elements where everything is
 //           aligned to them
@@ -25,7 +25,8 @@ typedef struct row_state {
     const qk_attention_args *g;
     const qk_attention_request *request;
     row_place place;
-    const QD_LDS float *q; // head_dim_qk, then zeros up to a run's end
+    const QD_LDS float *q; // head_dim_qk, then zeros up to a run's end; then a tail likewise
+    bool has_tail;
     uint32_t first_key, end_key;
     float scale, slope;
     float max, sum;
@@ -69,14 +70,39 @@ QD_INLINE void rotate(const qk_attention_any_args *any, uint32_t pair, int64_t p
     *x0 = first;
 }
 
+/** Returns the tail's place, read from the arguments again. */
+QD_INLINE const qk_attention_tail *get_tail(const row_state *s) {
+    return &((const qk_attention_any_args *)qd_reread(s->any))->tail;
+}
+
+/** Returns the elements of a row of q and k that lie together, in front of the tail. */
+QD_INLINE uint32_t count_head(const row_state *s) {
+    return reread(s->g)->head_dim_qk - (s->has_tail ? get_tail(s)->dim : 0);
+}
+
+QD_INLINE uint32_t whole_runs(uint32_t dim) {
+    return (dim + QD_RUN - 1) / QD_RUN * QD_RUN;
+}
+
+/** Writes q's tail to LDS, and zeros behind it. */
+QD_INLINE void load_q_tail(const row_state *s, QD_LDS float *q) {
+    const qk_attention_rows *rows = &get_tail(s)->q;
+    const uint32_t dim = get_tail(s)->dim, dtype = reread(s->g)->dtype_q;
+    const int64_t at = s->place.token * rows->token + s->place.head * rows->head;
+    for (uint32_t d = qd_lane(); d < whole_runs(dim); d += QD_WAVE)
+        q[d] = d < dim ? load_element(dtype, element_at(dtype, rows->data, at + d)) : 0;
+}
+
 /** Writes q to LDS, rotated if the problem asks, and zeros behind it. */
 QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
     const qk_attention_args *g = reread(s->g);
-    const uint32_t dim = g->head_dim_qk, half = dim / 2;
+    const uint32_t dim = count_head(s), half = dim / 2;
     const int64_t at = q_offset(g, &s->place);
     const int64_t position = (int64_t)s->request->kv_len - s->request->qo_len + s->place.query;
     qd_wave_barrier(); // all lanes are done with the previous row
-    for (uint32_t d = qd_lane(); d < (dim + 7) / 8 * 8; d += QD_WAVE) {
+    if (s->has_tail)
+        load_q_tail(s, q + whole_runs(dim));
+    for (uint32_t d = qd_lane(); d < whole_runs(dim); d += QD_WAVE) {
         float x = d < dim ? load_element(g->dtype_q, element_at(g->dtype_q, g->q.data, at + d)) : 0;
         if (g->pos_encoding == QK_POS_ROPE && d < dim) {
             const uint32_t other = d < half ? d + half : d - half;
@@ -101,15 +127,22 @@ QD_INLINE qd_f32x8 load_run(uint32_t dtype, bool is_wide, const char *p, uint32_
     return v;
 }
 
-QD_INLINE float dot(const row_state *s, uint32_t dtype, const char *k) {
-    const uint32_t dim = s->g->head_dim_qk;
-    float sum = 0;
+/** Returns sum + <q, k> over `dim` elements. */
+QD_INLINE float add_dot(const row_state *s, uint32_t dtype, const QD_LDS float *q, const char *k,
+                        uint32_t dim, float sum) {
     QD_NO_UNROLL for (uint32_t d = 0; d < dim; d += QD_RUN) {
         const qd_f32x8 v = load_run(dtype, s->any->is_wide, element_at(dtype, k, d), dim - d);
         QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
-            sum = __builtin_fmaf(s->q[d + i], v[i], sum);
+            sum = __builtin_fmaf(q[d + i], v[i], sum);
     }
     return sum;
+}
+
+QD_INLINE float dot(const row_state *s, uint32_t dtype, const char *k, const char *tail) {
+    const uint32_t dim = count_head(s);
+    const float sum = add_dot(s, dtype, s->q, k, dim, 0);
+    return s->has_tail ? add_dot(s, dtype, s->q + whole_runs(dim), tail, get_tail(s)->dim, sum)
+                       : sum;
 }
 
 QD_INLINE float rotated_dot(const row_state *s, const char *k, uint32_t position) {
@@ -126,17 +159,24 @@ QD_INLINE float rotated_dot(const row_state *s, const char *k, uint32_t position
     return sum;
 }
 
-QD_INLINE float product(const row_state *s, uint32_t j) {
+/** Returns where key j lies, or its tail. */
+QD_INLINE const char *find_key(const row_state *s, const qk_attention_rows *rows, uint32_t j) {
     const qk_attention_args *g = reread(s->g);
     const int64_t at =
-        qk_attention_key(g, &g->k, s->request, s->place.request, j) + s->place.kv_head * g->k.head;
-    const char *k = element_at(g->dtype_kv, g->k.data, at);
-    if (g->pos_encoding == QK_POS_ROPE)
+        qk_attention_key(g, rows, s->request, s->place.request, j) + s->place.kv_head * rows->head;
+    return element_at(g->dtype_kv, rows->data, at);
+}
+
+QD_INLINE float product(const row_state *s, uint32_t j) {
+    const qk_attention_args *g = reread(s->g);
+    const char *k = find_key(s, &g->k, j);
+    const char *tail = s->has_tail ? find_key(s, &get_tail(s)->k, j) : k;
+    if (!s->has_tail && g->pos_encoding == QK_POS_ROPE)
         return rotated_dot(s, k, j);
-    return g->dtype_kv == QD_F32    ? dot(s, QD_F32, k)
-           : g->dtype_kv == QD_F16  ? dot(s, QD_F16, k)
-           : g->dtype_kv == QD_BF16 ? dot(s, QD_BF16, k)
-                                    : dot(s, g->dtype_kv, k);
+    return g->dtype_kv == QD_F32    ? dot(s, QD_F32, k, tail)
+           : g->dtype_kv == QD_F16  ? dot(s, QD_F16, k, tail)
+           : g->dtype_kv == QD_BF16 ? dot(s, QD_BF16, k, tail)
+                                    : dot(s, g->dtype_kv, k, tail);
 }
 
 /** Returns the score of key j, for weights 2^x; -infinity: the key is not seen. */
@@ -259,7 +299,7 @@ QD_INLINE void run_chunk(row_state *s, int slots, uint32_t row, uint32_t begin, 
 
 QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_request *r,
                        const qk_attention_work *work, uint32_t kv_head, uint32_t row, int slots,
-                       QD_LDS float *q) {
+                       bool has_tail, QD_LDS float *q) {
     const qk_attention_args *g = reread(&any->common);
     const row_place place = find_row(g, r, work->request, kv_head, row);
     row_state s = {.any = any,
@@ -267,6 +307,7 @@ QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_requ
                    .request = r,
                    .place = place,
                    .q = q,
+                   .has_tail = has_tail,
                    .first_key = qk_attention_first_key(g, r, place.query),
                    .end_key = qk_attention_end_key(g, r, place.query),
                    .scale = score_scale(g, &place)};
@@ -283,26 +324,27 @@ QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_requ
 
 /** Computes a workgroup's share of a work item: each wave takes every WAVES-th row. */
 QD_INLINE void take_work(const qk_attention_any_args *any, const qk_attention_work *work,
-                         uint32_t kv_head, int slots, QD_LDS float *q) {
+                         uint32_t kv_head, int slots, bool has_tail, QD_LDS float *q) {
     const qk_attention_request r = qk_attention_get_request(reread(&any->common), work->request);
     for (uint32_t row = work->row_begin + qd_wave(); row < work->row_end; row += WAVES)
-        run_row(any, &r, work, kv_head, row, slots, q);
+        run_row(any, &r, work, kv_head, row, slots, has_tail, q);
 }
 
-QD_INLINE void run(const qk_attention_any_args *any, int slots, QD_LDS float *q) {
+QD_INLINE void run(const qk_attention_any_args *any, int slots, bool has_tail, QD_LDS float *q) {
     const uint32_t count = qk_attention_count(&any->common) * any->common.num_kv_heads;
     for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
         const qk_attention_args *g = reread(&any->common);
         const qk_attention_work work = qk_attention_find(g, id / g->num_kv_heads);
         if (qk_attention_takes(g, work.request))
-            take_work(any, &work, id % g->num_kv_heads, slots, q);
+            take_work(any, &work, id % g->num_kv_heads, slots, has_tail, q);
     }
 }
 
-#define KERNEL(name, dim)                                                                          \
-    [[clang::loader_uninitialized]] static QD_LDS float q_##dim[WAVES][dim];                       \
+#define KERNEL(name, dim, tail)                                                                    \
+    [[clang::loader_uninitialized]] static QD_LDS float q_of_##name[WAVES][(dim) + (tail)];        \
     QD_KERNEL(THREADS) name(const qk_attention_any_args any) {                                     \
-        run(&any, dim / QD_WAVE, q_##dim[qd_wave()]);                                              \
+        run(&any, (dim) / QD_WAVE, (tail) > 0, q_of_##name[qd_wave()]);                            \
     }
-KERNEL(qk_attention_any_128, 128)
-KERNEL(qk_attention_any_512, 512)
+KERNEL(qk_attention_any_128, 128, 0)
+KERNEL(qk_attention_any_512, 512, 0)
+KERNEL(qk_attention_any_tail, QK_ATTENTION_MAX_HEAD_DIM, QK_ATTENTION_MAX_TAIL)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a call of qn_attention and makes the problem that kernels take.
-#include "../../runtime/tensor/read.h"
 #include "../rope/rope.h"
 #include "attention.h"
 
@@ -207,125 +206,24 @@ static qn_status read_uniform(call *c) {
     return check_rows(c->requests, c->q.tokens, c->q.heads, qk_attention_uniform_chunks(g));
 }
 
-/** Finds which kinds of requests there are. With a graph there may be requests of both kinds. */
-static void find_rows(qni_attention_problem *p) {
-    const qk_attention_schedule *s = p->plan;
-    const uint32_t count = s ? s->num_requests : 1;
-    p->has_few_rows = p->has_more_rows = s && s->is_for_graph;
-    for (uint32_t i = 0; i < count && !qni_attention_is_mixed(p); i++) {
-        const int64_t rows =
-            s ? (int64_t)qk_attention_requests(s)[i].qo_len * p->args.group : p->max_rows;
-        p->has_few_rows |= rows > 0 && rows <= QK_ATTENTION_FEW_ROWS;
-        p->has_more_rows |= rows > QK_ATTENTION_FEW_ROWS;
-    }
-    p->args.most_rows = p->has_more_rows ? UINT32_MAX : QK_ATTENTION_FEW_ROWS;
-}
-
-/** Checks that the plan was made for tensors such as these. */
-static qn_status check_plan_tensors(const call *c, const qk_attention_schedule *s) {
-    const int64_t entries = c->is_paged ? c->t[KV_INDICES].size[0] : c->k.tokens;
-    const char *const kv_name = c->is_paged ? "kv_indices" : "k";
-    if (s->num_qo_heads != c->q.heads || s->num_kv_heads != c->k.heads ||
-        s->head_dim_vo != c->v.dim)
-        return INVALID("plan is for %d and %d heads and v of %d; q has %ld, k %ld, v is of %ld",
-                       s->num_qo_heads, s->num_kv_heads, s->head_dim_vo, (long)c->q.heads,
-                       (long)c->k.heads, (long)c->v.dim);
-    if (s->page_size != (c->is_paged ? c->k.tokens : 0))
-        return INVALID("plan is for page_size %d, k has %ld", s->page_size,
-                       c->is_paged ? (long)c->k.tokens : 0);
-    if (s->is_dense_q != c->is_dense_q || (!c->is_paged && s->is_dense_kv != c->is_dense_kv))
-        return INVALID("plan is for %s q and %s k; q has %d dimensions, k %d",
-                       s->is_dense_q ? "dense" : "ragged", s->is_dense_kv ? "dense" : "ragged",
-                       c->args->q->ndim, c->args->k->ndim);
-    if ((s->is_dense_q && s->num_requests != c->q.blocks) ||
-        (!c->is_paged && s->is_dense_kv && s->num_requests != c->k.blocks))
-        return INVALID("plan is for %u requests, %s has batch %ld", s->num_requests,
-                       s->is_dense_q ? "q" : "k",
-                       (long)(s->is_dense_q ? c->q.blocks : c->k.blocks));
-    if (s->qo_end > c->q.tokens)
-        return INVALID("q has %ld tokens, the plan needs %ld", (long)c->q.tokens, (long)s->qo_end);
-    if (s->qo_end < c->q.tokens && !s->is_for_graph)
-        return INVALID("q has %ld tokens, the plan is for %ld; more are accepted with is_for_graph",
-                       (long)c->q.tokens, (long)s->qo_end);
-    if (s->kv_end > entries)
-        return INVALID("%s has %ld entries, the plan needs %ld", kv_name, (long)entries,
-                       (long)s->kv_end);
-    return QN_OK;
-}
-
-/** Reads the schedule, which GPU kernels use; the CPU uses the plan itself. */
-static qn_status read_schedule(call *c, bool is_cpu) {
-    const qn_attention_args *a = c->args;
-    c->t[SCHEDULE] = (qni_tensor){
-        .name = "schedule",
-        .t = a->schedule,
-        .ndim = 1,
-        .dtypes = 1u << QNI_U8,
-        .shape = &a->plan_bytes,
-        .align = 8,
-        .may_be_null = is_cpu,
-        .has_rows = true,
-    };
-    QN_TRY(read_one(c, SCHEDULE));
-    c->p->args.schedule = is_cpu ? a->plan : c->t[SCHEDULE].data;
-    return QN_OK;
-}
-
 static qn_status read_plan(call *c) {
     const qn_attention_args *a = c->args;
-    const qk_attention_schedule *s = a->plan;
-    const bool is_cpu = c->of.stream->device->id.device_type == kDLCPU;
-    qk_attention_args *g = &c->p->args;
-    const char *const fault =
-        qni_attention_check_plan(s, a->plan_bytes, is_cpu || qni_env_get()->validate);
-    if (fault)
-        return INVALID("plan %s", fault);
-    QN_TRY(check_plan_tensors(c, s));
-    QN_TRY(read_schedule(c, is_cpu));
-    c->requests = s->num_requests;
-    c->p->plan = s;
-    c->p->max_rows = (int64_t)s->max_qo_len * (c->q.heads / c->k.heads);
-    g->dropout_queries = (uint32_t)s->max_qo_len;
-    g->dropout_quads = qk_attention_div_up((uint32_t)s->max_kv_len, 4);
-    return QN_OK;
-}
-
-int64_t qni_attention_workspace_rows(const qni_attention_problem *p) {
-    const int64_t chunks = qk_attention_uniform_chunks(&p->args);
-    if (p->plan)
-        return p->plan->workspace_rows;
-    return chunks > 1 ? chunks * p->args.requests * p->args.qo_len * p->args.group : 0;
-}
-
-static qn_status read_workspace(call *c) {
-    const DLTensor *w = c->args->workspace;
-    qk_attention_args *g = &c->p->args;
-    const int64_t rows = qni_attention_workspace_rows(c->p);
-    const int64_t bytes = qni_attention_workspace_bytes(rows, c->k.heads, c->v.dim);
-    const bool is_used = bytes > 0 || (c->p->plan && c->p->plan->is_for_graph && w);
-    c->t[WORKSPACE] = (qni_tensor){
-        .name = "workspace",
-        .t = w,
-        .ndim = 1,
-        .dtypes = 1u << QNI_U8,
-        .align = is_used ? 16 : 0,
-        .may_be_null = true,
-        .has_rows = true,
-        .is_written = true,
-    };
-    QN_TRY(read_one(c, WORKSPACE));
-    const int64_t given = w ? c->t[WORKSPACE].size[0] : 0;
-    if (!w && bytes > 0)
-        return INVALID("workspace is null, needs %ld bytes", (long)bytes);
-    if (given < bytes)
-        return INVALID("workspace has %ld bytes, needs %ld", (long)given, (long)bytes);
-    if (!is_used)
-        return QN_OK;
-    g->partial_o = c->t[WORKSPACE].data;
-    // partial_o gets as many rows as there is room for, so that later plans of a captured graph
-    // find partial_lse in its place.
-    const int64_t room = given / qni_attention_workspace_bytes(1, c->k.heads, c->v.dim);
-    g->partial_lse = g->partial_o + room * c->k.heads * c->v.dim;
+    const qni_attention_shapes shapes = {.q_name = "q",
+                                         .k_name = "k",
+                                         .q_ndim = c->t[Q].ndim,
+                                         .k_ndim = c->t[K].ndim,
+                                         .q_blocks = c->q.blocks,
+                                         .q_tokens = c->q.tokens,
+                                         .entries =
+                                             c->is_paged ? c->t[KV_INDICES].size[0] : c->k.tokens,
+                                         .is_paged = c->is_paged,
+                                         .is_dense_q = c->is_dense_q,
+                                         .is_dense_kv = c->is_dense_kv};
+    QN_TRY(qni_attention_read_plan(&c->of, &shapes, a->plan, a->plan_bytes, a->schedule,
+                                   &c->t[SCHEDULE], c->p));
+    c->requests = c->p->plan->num_requests;
+    c->p->args.dropout_queries = (uint32_t)c->p->plan->max_qo_len;
+    c->p->args.dropout_quads = qk_attention_div_up((uint32_t)c->p->plan->max_kv_len, 4);
     return QN_OK;
 }
 
@@ -545,14 +443,14 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
     QN_TRY(read_outputs(&c));
     QN_TRY(read_pages(&c));
     QN_TRY(args->plan ? read_plan(&c) : read_uniform(&c));
-    find_rows(p);
+    qni_attention_find_rows(p);
     QN_TRY(read_custom_mask(&c));
     QN_TRY(read_mask(&c));
     QN_TRY(read_bounds(&c));
     QN_TRY(read_scalars(&c));
     QN_TRY(read_dropout(&c));
     QN_TRY(read_vectors(&c));
-    QN_TRY(read_workspace(&c));
+    QN_TRY(qni_attention_read_workspace(&c.of, args->workspace, &c.t[WORKSPACE], p));
     return qni_check_apart(&c.of, c.t, NUM_TENSORS);
 }
 

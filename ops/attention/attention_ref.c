@@ -30,12 +30,14 @@ static double slope_of(int64_t heads, int64_t h) {
                  : exp2(-4.0 * (double)(2 * (h + 1 - n) - 1) / (double)n);
 }
 
-/** Loads a head of q or k, rotated to its position if the problem asks. */
+/** Loads a head of q or k, of which a part may lie at `tail`, rotated to its position if the
+ *  problem asks. */
 static void load_head(const qni_attention_problem *p, const double *turns, qni_dtype dtype,
-                      const void *data, int64_t at, int64_t position, double *x) {
-    const int64_t dim = p->args.head_dim_qk, half = dim / 2;
+                      const void *data, int64_t at, const void *tail, int64_t tail_at,
+                      int64_t position, double *x) {
+    const int64_t dim = p->args.head_dim_qk, half = dim / 2, first = dim - p->tail.dim;
     for (int64_t d = 0; d < dim; d++)
-        x[d] = qni_get(dtype, data, at + d);
+        x[d] = d < first ? qni_get(dtype, data, at + d) : qni_get(dtype, tail, tail_at + d - first);
     for (int64_t d = 0; p->args.pos_encoding == QK_POS_ROPE && d < half; d++) {
         const double angle = (double)position * turns[d];
         const double c = cos(angle), s = sin(angle), x0 = x[d], x1 = x[d + half];
@@ -84,9 +86,11 @@ qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
     keys.v = keys.k + r->kv_len * dim;
     find_turns(p, keys.turns);
     for (int64_t j = 0; j < r->kv_len; j++) {
+        const qk_attention_rows *const tail = &p->tail.k;
         const int64_t v = qni_attention_place(g, &g->v, r, request, j) + kv_head * g->v.head;
         load_head(p, keys.turns, p->dtype_kv, g->k.data,
-                  qni_attention_place(g, &g->k, r, request, j) + kv_head * g->k.head, j,
+                  qni_attention_place(g, &g->k, r, request, j) + kv_head * g->k.head, tail->data,
+                  qni_attention_place(g, tail, r, request, j) + kv_head * tail->head, j,
                   keys.k + j * dim);
         for (int64_t d = 0; d < dim_vo; d++)
             keys.v[j * dim_vo + d] = qni_get(p->dtype_kv, g->v.data, v + d);
@@ -179,16 +183,20 @@ typedef struct softmax {
     int64_t visible;
 } softmax;
 
+/** Returns where a row of q begins, or of q's tail. */
+static int64_t q_place(const qk_attention_rows *q, const qni_attention_row *row) {
+    return row->index * q->block + ((int64_t)row->request.qo_begin + row->query) * q->token +
+           row->head * q->head;
+}
+
 static softmax find_scores(const qni_attention_problem *p, const qni_attention_row *row,
                            const qni_attention_keys *keys, double *x) {
     const qk_attention_args *g = &p->args;
     const qk_attention_request *r = &row->request;
     softmax s = {.max = g->sinks ? (double)g->sinks[row->head] : -HUGE_VAL};
-    double q[QK_ATTENTION_MAX_HEAD_DIM], off;
-    load_head(p, keys->turns, p->dtype, g->q.data,
-              row->index * g->q.block + ((int64_t)r->qo_begin + row->query) * g->q.token +
-                  row->head * g->q.head,
-              (int64_t)r->kv_len - r->qo_len + row->query, q);
+    double q[QK_ATTENTION_MAX_ROW], off;
+    load_head(p, keys->turns, p->dtype, g->q.data, q_place(&g->q, row), p->tail.q.data,
+              q_place(&p->tail.q, row), (int64_t)r->kv_len - r->qo_len + row->query, q);
     for (uint32_t j = 0; j < (uint32_t)r->kv_len; j++) {
         x[j] = score(p, row, keys, q, j, &off);
         s.visible += x[j] > -HUGE_VAL;

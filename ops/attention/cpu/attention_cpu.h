@@ -16,10 +16,11 @@ typedef void (*qni_attention_item_fn)(const qni_attention_problem *p, const qk_a
 qn_status qni_attention_on_threads(const qni_attention_problem *p, qni_attention_item_fn item,
                                    uint32_t rows);
 
-static inline int64_t qni_attention_q_offset(const qk_attention_args *g,
+/** Returns where a row of q begins, or of q's tail. */
+static inline int64_t qni_attention_q_offset(const qk_attention_rows *q,
                                              const qni_attention_row *row) {
-    return row->index * g->q.block + ((int64_t)row->request.qo_begin + row->query) * g->q.token +
-           row->head * g->q.head;
+    return row->index * q->block + ((int64_t)row->request.qo_begin + row->query) * q->token +
+           row->head * q->head;
 }
 
 /** Returns the factor of <q, k>, for natural logarithms. */

@@ -58,7 +58,7 @@ QN_INLINE void ask(const char *p) {
 
 static bool is_k_direct(const tile *t) {
     const qk_attention_args *g = &t->p->args;
-    return !qni_is_fp8(t->p->dtype_kv) && g->head_dim_qk == t->cells &&
+    return !qni_is_fp8(t->p->dtype_kv) && t->p->tail.dim == 0 && g->head_dim_qk == t->cells &&
            g->pos_encoding != QK_POS_ROPE;
 }
 
@@ -73,12 +73,9 @@ static void repeat_last(places *p, int64_t keys) {
 
 static void find_rows(const tile *t, const qk_attention_rows *rows, uint32_t first, int64_t keys,
                       places *out) {
-    const qk_attention_args *g = &t->p->args;
-    for (int64_t j = 0; j < keys; j++) {
-        const int64_t from = qk_attention_key(g, rows, t->request, t->index, first + (uint32_t)j) +
-                             t->kv_head * rows->head;
-        out->at[j] = (const char *)rows->data + from * t->element_bytes;
-    }
+    for (int64_t j = 0; j < keys; j++)
+        out->at[j] =
+            (const char *)rows->data + key_offset(t, rows, first + (uint32_t)j) * t->element_bytes;
     repeat_last(out, keys);
 }
 
@@ -265,12 +262,9 @@ static bool is_split(const tile *t, bool is_direct) {
 
 /** Writes q of a row of the tile into each `rows * TWO` elements of a block's q. */
 static void place_q(const tile *t, int64_t row, int rows, float *out) {
-    const qk_attention_args *g = &t->p->args;
     const bool splits = is_split(t, is_k_direct(t));
-    alignas(64) float x[MAX_DIM];
-    load_row(t->p->dtype, g->q.data, qni_attention_q_offset(g, &t->rows[row]), g->head_dim_qk,
-             t->cells, x);
-    rotate(t, x, (int64_t)t->request->kv_len - t->request->qo_len + t->rows[row].query);
+    alignas(64) float x[MAX_ROW];
+    load_q(t, row, t->cells, x);
     for (int64_t c = 0; c < t->cells; c += TWO, out += rows * TWO) {
         f32v two[2] = {at(x + c), at(x + c + QN_LANES)};
         if (splits)
@@ -349,7 +343,7 @@ static void decode_tile(tile *t, block *blocks, uint32_t first, int64_t keys, co
 }
 
 static void decode_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint32_t end) {
-    alignas(64) float q[DECODE_ROWS * MAX_DIM];
+    alignas(64) float q[DECODE_ROWS * MAX_ROW];
     block blocks[DECODE_ROWS / BLOCK_ROWS];
     tile_rows rows[2];
     uint32_t key = begin;

@@ -127,7 +127,7 @@ QN_INLINE f32v decode_scores(tile *t, const rows_state *rows, const cell *q, uin
     const cell *k[2 * FOUR];
     find_keys(t, first, j, keys, is_direct, k);
     for (uint32_t i = 0; ahead && i < 2 * FOUR; i++)
-        fetch(t, &t->p->args.k, first + (uint32_t)j + i + ahead, t->p->args.head_dim_qk);
+        fetch(t, &t->p->args.k, first + (uint32_t)j + i + ahead, t->head);
     for (int64_t c = 0; c < t->cells; c += FOUR) {
         f32v part;
         memcpy(&part, q + c * GROUP, sizeof part);
@@ -259,8 +259,8 @@ QN_INLINE void decode_keys(tile *t, rows_state *rows, const cell *q, float *o, u
 static bool is_direct(const tile *t) {
 #ifdef QN_BF16
     const qk_attention_args *g = &t->p->args;
-    return t->count <= GROUP && t->p->dtype_kv == QNI_BF16 && t->cells * PAIR == g->head_dim_qk &&
-           t->width == g->head_dim_vo;
+    return t->count <= GROUP && t->p->dtype_kv == QNI_BF16 && t->p->tail.dim == 0 &&
+           t->cells * PAIR == g->head_dim_qk && t->width == g->head_dim_vo;
 #else
     (void)t;
     return false;
@@ -279,7 +279,7 @@ static rows_state begin_rows(const tile *t, int64_t row, uint32_t end) {
 }
 
 static void decode_chunk(tile *t, uint32_t row, range seen, uint32_t begin, uint32_t end) {
-    alignas(64) cell q[DECODE_ROWS * MAX_DIM / PAIR];
+    alignas(64) cell q[DECODE_ROWS * MAX_ROW / PAIR];
     rows_state rows[DECODE_ROWS / GROUP];
     uint32_t key = begin;
     const uint32_t stop = end < seen.end ? end : seen.end;
@@ -331,6 +331,7 @@ static void run_item(const qni_attention_problem *p, const qk_attention_work *wo
     t.decodes = is_decode(&t);
     t.cells = qni_round_up(g->head_dim_qk, t.decodes ? DECODE_CELLS : 4 * PAIR) / PAIR;
     t.width = qni_round_up(g->head_dim_vo, t.decodes ? DECODE_WIDTH : WIDTH);
+    t.head = (int64_t)g->head_dim_qk - p->tail.dim;
     for (uint32_t row = work->row_begin; row < work->row_end; row += ROWS) {
         t.count = work->row_end - row < ROWS ? work->row_end - row : ROWS;
         const range seen = set_rows(&t, row);

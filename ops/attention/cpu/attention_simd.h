@@ -45,7 +45,7 @@ enum {
     WIDTH = SIDE
 };
 #endif
-enum { MAX_DIM = QK_ATTENTION_MAX_HEAD_DIM };
+enum { MAX_DIM = QK_ATTENTION_MAX_HEAD_DIM, MAX_ROW = QK_ATTENTION_MAX_ROW };
 
 #ifdef QN_BF16
 enum { PAIR = 2 };
@@ -56,8 +56,8 @@ typedef float cell;
 #endif
 
 typedef struct tile {
-    alignas(64) cell q[MAX_DIM / PAIR * ROWS];
-    alignas(64) cell k[MAX_DIM / PAIR * KEYS];
+    alignas(64) cell q[MAX_ROW / PAIR * ROWS];
+    alignas(64) cell k[MAX_ROW / PAIR * KEYS];
     alignas(64) cell v[KEYS / PAIR * MAX_DIM];
     alignas(64) float s[KEYS * ROWS];
     alignas(64) float o[MAX_DIM * ROWS];
@@ -71,6 +71,7 @@ typedef struct tile {
     int32_t limit;           // end of the chunk
     int64_t element_bytes;   // of k and v
     int64_t cells, width;    // of a row of q and k; of v, padded to fill a step
+    int64_t head;            // elements of q and k in front of the tail
     bool has_extras;         // scores are more than scaled products
     bool decodes;            // attention_decode_simd.h computes the request
 } tile;
@@ -198,44 +199,81 @@ QN_INLINE void to_cells(const float *x, int64_t cells, cell *out, int64_t step) 
     }
 }
 
+/** Loads a row's tail behind its head, and zeros after it up to `room`. Heads may end anywhere, so
+ *  vectors are stored elsewhere first. */
+static void load_tail(const tile *t, qni_dtype dtype, const qk_attention_rows *rows, int64_t from,
+                      int64_t room, float *out) {
+    const int64_t dim = t->p->tail.dim;
+    alignas(64) float x[QK_ATTENTION_MAX_TAIL];
+    load_row(dtype, rows->data, from, dim, qni_round_up(dim, QN_LANES), x);
+    memcpy(out + t->head, x, (size_t)dim * sizeof *x);
+    memset(out + t->head + dim, 0, (size_t)(room - t->head - dim) * sizeof *x);
+}
+
+/** Loads row r of q, rotated if the problem asks, and zeros after it up to `room`. */
+static void load_q(const tile *t, int64_t r, int64_t room, float *out) {
+    const qk_attention_rows *q = &t->p->args.q, *tail = &t->p->tail.q;
+    const qni_dtype dtype = t->p->dtype;
+    const int64_t offset = (int64_t)t->request->kv_len - t->request->qo_len;
+    load_row(dtype, q->data, qni_attention_q_offset(q, &t->rows[r]), t->head, room, out);
+    if (t->p->tail.dim > 0)
+        load_tail(t, dtype, tail, qni_attention_q_offset(tail, &t->rows[r]), room, out);
+    rotate(t, out, offset + t->rows[r].query);
+}
+
 static void pack_q(tile *t) {
-    const qk_attention_args *g = &t->p->args;
-    const int64_t dim = g->head_dim_qk, offset = (int64_t)t->request->kv_len - t->request->qo_len;
-    alignas(64) float x[MAX_DIM];
+    alignas(64) float x[MAX_ROW];
     memset(t->q, 0, (size_t)(t->cells * ROWS) * sizeof *t->q);
     for (int64_t r = 0; r < t->count; r++) {
-        load_row(t->p->dtype, g->q.data, qni_attention_q_offset(g, &t->rows[r]), dim,
-                 qni_round_up(t->cells * PAIR, QN_LANES), x);
-        rotate(t, x, offset + t->rows[r].query);
+        load_q(t, r, qni_round_up(t->cells * PAIR, QN_LANES), x);
         to_cells(x, t->cells, t->q + r, ROWS);
     }
 }
 
+/** Returns where a key's row begins, or its tail. */
+QN_INLINE int64_t key_offset(const tile *t, const qk_attention_rows *rows, uint32_t key) {
+    return qk_attention_key(&t->p->args, rows, t->request, t->index, key) + t->kv_head * rows->head;
+}
+
+/** Loads a key as load_q does a row of q. */
+static void load_key(const tile *t, uint32_t key, int64_t room, float *out) {
+    const qk_attention_rows *k = &t->p->args.k, *tail = &t->p->tail.k;
+    const qni_dtype dtype = t->p->dtype_kv;
+    load_row(dtype, k->data, key_offset(t, k, key), t->head, room, out);
+    if (t->p->tail.dim > 0)
+        load_tail(t, dtype, tail, key_offset(t, tail, key), room, out);
+    rotate(t, out, key);
+}
+
+#ifdef QN_BF16
+/** Copies a key as it lies in memory. */
+static void copy_key(const tile *t, uint32_t key, cell *out) {
+    const qk_attention_rows *k = &t->p->args.k, *tail = &t->p->tail.k;
+    memcpy(out, (const uint16_t *)k->data + key_offset(t, k, key), (size_t)t->head * 2);
+    if (t->p->tail.dim > 0)
+        memcpy((uint16_t *)out + t->head, (const uint16_t *)tail->data + key_offset(t, tail, key),
+               t->p->tail.dim * sizeof(uint16_t));
+}
+#endif
+
 static void pack_k(tile *t, uint32_t first, int64_t keys) {
-    const qk_attention_args *g = &t->p->args;
-    const int64_t dim = g->head_dim_qk;
-    alignas(64) float x[MAX_DIM];
+    alignas(64) float x[MAX_ROW];
     for (int64_t j = 0; j < keys; j++) {
         const uint32_t key = first + (uint32_t)j;
-        const int64_t from =
-            qk_attention_key(g, &g->k, t->request, t->index, key) + t->kv_head * g->k.head;
         cell *to = t->k + j * t->cells;
 #ifdef QN_BF16
-        if (t->p->dtype_kv == QNI_BF16 && dim == t->cells * PAIR) { // k is copied as it lies in
-                                                                    // memory
-            memcpy(to, (const uint16_t *)g->k.data + from, (size_t)dim * 2);
+        if (t->p->dtype_kv == QNI_BF16 && t->p->args.head_dim_qk == t->cells * PAIR) {
+            copy_key(t, key, to);
             continue;
         }
 #endif
 #ifndef QN_BF16
         if (t->cells % QN_LANES == 0) {
-            load_row(t->p->dtype_kv, g->k.data, from, dim, t->cells, to);
-            rotate(t, to, key);
+            load_key(t, key, t->cells, to);
             continue;
         }
 #endif
-        load_row(t->p->dtype_kv, g->k.data, from, dim, qni_round_up(t->cells * PAIR, QN_LANES), x);
-        rotate(t, x, key);
+        load_key(t, key, qni_round_up(t->cells * PAIR, QN_LANES), x);
         to_cells(x, t->cells, to, 1);
     }
     const int64_t rest = qni_round_up(keys, PADDED);
@@ -316,8 +354,7 @@ QN_INLINE void fetch(const tile *t, const qk_attention_rows *rows, uint32_t key,
     if (key >= (uint32_t)t->request->kv_len)
         return;
     const int64_t size = t->element_bytes;
-    const int64_t from =
-        qk_attention_key(&t->p->args, rows, t->request, t->index, key) + t->kv_head * rows->head;
+    const int64_t from = key_offset(t, rows, key);
     for (int64_t i = 0; i < dim * size; i += 64)
         __builtin_prefetch((const char *)rows->data + from * size + i);
 }
@@ -363,7 +400,7 @@ QN_INLINE void score_keys(tile *t, int vectors, uint32_t first, int64_t j, bool 
     f32v acc[VECTORS][VECTORS] = {};
     const cell *k = t->k + j * t->cells;
     for (uint32_t i = 0; i < VECTORS; i++) {
-        fetch(t, &t->p->args.k, first + KEYS + (uint32_t)j + i, t->p->args.head_dim_qk);
+        fetch(t, &t->p->args.k, first + KEYS + (uint32_t)j + i, t->head);
         fetch(t, &t->p->args.v, first + KEYS + (uint32_t)j + i, t->p->args.head_dim_vo);
     }
     for (int64_t c = 0; c < t->cells; c++) {
