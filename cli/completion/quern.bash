@@ -53,7 +53,7 @@ _quern() {
         ;;
     check)
         options="--device --quick --seed --report --force --json --verbose"
-        words="quantize dequantize quantize_rows packbits scales scales_k_grouped norm activation rope kvcache kvcache_positions kvcache_seq_lens attention merge_states attention_dropout gemm gemm_pack"
+        words="quantize dequantize quantize_rows packbits scales scales_k_grouped norm activation rope kvcache kvcache_positions kvcache_seq_lens attention merge_states attention_dropout mla gemm gemm_pack"
         ;;
     quantize)
         options="--include --exclude --allow-nonfinite --force --json"

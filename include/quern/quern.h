@@ -12,6 +12,7 @@
 #include <quern/gemm.h>
 #include <quern/kvcache.h>
 #include <quern/layout.h>
+#include <quern/mla.h>
 #include <quern/norm.h>
 #include <quern/quantize.h>
 #include <quern/rope.h>

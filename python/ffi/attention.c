@@ -57,6 +57,30 @@ qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args) {
     return qn_attention(stream, &a);
 }
 
+qn_status ffi_mla_decode(qn_stream *stream, const TVMFFIAny *args) {
+    const DLTensor *plan = T(7);
+    const qn_mla_args a = {.struct_size = sizeof a,
+                           .o = T(0),
+                           .lse = T(1),
+                           .q_nope = T(2),
+                           .q_pe = T(3),
+                           .ckv = T(4),
+                           .kpe = T(5),
+                           .kv_indices = T(6),
+                           .plan = data_of(plan),
+                           .plan_bytes = plan && plan->ndim == 1 ? plan->shape[0] : 0,
+                           .schedule = T(8),
+                           .workspace = T(9),
+                           .q_scales = T(10),
+                           .kv_scales = T(11),
+                           .is_causal = I(12) != 0,
+                           .lse_base = (qn_lse_base)I(13),
+                           .sm_scale = F(14),
+                           .q_scale = F(15),
+                           .kv_scale = F(16)};
+    return qn_mla_decode(stream, &a);
+}
+
 /** attention_workspace_bytes(the arguments of attention) -> bytes that they need, by shapes
  *  alone */
 FFI_FUNCTION(attention_workspace_bytes) {

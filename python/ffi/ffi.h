@@ -56,7 +56,8 @@ static inline float ffi_number(const TVMFFIAny *arg) {
     "window_left:i window_right:i pos_encoding:i32 lse_base:i32 dropout_seed:i "                   \
     "dropout_offset:i rope_scale:f rope_theta:f sm_scale:f logits_soft_cap:f "                     \
     "q_scale:f k_scale:f v_scale:f dropout_p:f"
-/** Runs ops.def's line `attention`. attention.c. */
+/** These run ops.def's lines `attention` and `mla_decode`. attention.c. */
 qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args);
+qn_status ffi_mla_decode(qn_stream *stream, const TVMFFIAny *args);
 
 #endif

@@ -27,6 +27,7 @@ from ._attention import (AttentionPlan, attention, attention_dropout_mask, atten
 from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
 from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_and_cache_mla,
                        get_batch_indices_positions, get_seq_lens, reshape_and_cache)
+from ._mla import mla_decode
 from ._norm import (adaptive_layernorm, fused_add_rmsnorm, fused_add_rmsnorm_quant, gated_residual_layernorm,
                    gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm, rmsnorm_dynamic_quant,
                    rmsnorm_quant)
@@ -67,6 +68,7 @@ __all__ = [
     "rmsnorm_quant",
     "act_and_mul", "act_and_mul_dynamic_quant", "act_and_mul_quant", "gelu_and_mul", "gelu_tanh_and_mul", "silu_and_mul",
     "attention", "attention_dropout_mask", "attention_dropout_rng", "attention_plan", "merge_state", "merge_states",
+    "mla_decode",
     "gemm", "gemm_grouped_contiguous", "gemm_grouped_masked", "gemm_pack",
     "append_paged_kv_cache", "append_paged_mla_kv_cache", "concat_and_cache_mla", "get_batch_indices_positions", "get_seq_lens",
     "reshape_and_cache",

@@ -19,10 +19,10 @@ from ._tensor import choose_dtype, dims, empty_like
 from ._types import A, Array, DType, Layout, LseBase, PosEncoding
 
 _POS_ENCODINGS = {"none": 0, "rope_llama": 1, "alibi": 2}
-_LSE_BASES = {2: 0, "e": 1}
+LSE_BASES = {2: 0, "e": 1}
 
 
-def _choice(op, name, value, table):
+def choice(op, name, value, table):
     if value not in table:
         raise ValueError(f"{op}: {name} is {found(value)}; accepted: {', '.join(map(repr, table))}")
     return table[value]
@@ -194,10 +194,22 @@ def with_workspace(arguments):
     return [*arguments[:_WORKSPACE], empty_like(q, shape=(needed,), dtype="u8"), *arguments[_WORKSPACE + 1:]]
 
 
-def _output_dtype(q, dtype):
-    if dtype is None:
-        return "bf16" if _tensor.item_size(q) == 1 else None
-    return choose_dtype("attention", dtype, ("float32", "float16", "bfloat16"))
+def new_output(op, q, shape, dtype, out):
+    """Returns out, or a new array of this shape and dtype; without a dtype of q's, bf16 for FP8."""
+    if out is None:
+        name = choose_dtype(op, dtype, ("float32", "float16", "bfloat16")) if dtype is not None else None
+        return empty_like(q, shape=shape(), dtype=name or ("bf16" if _tensor.item_size(q) == 1 else None))
+    if dtype is not None and _tensor.dtype_name(dtype) != _tensor.dtype_name(out.dtype):
+        raise ValueError(f"{op}: dtype is {_tensor.dtype_name(dtype)}, out has {_tensor.dtype_name(out.dtype)}; "
+                         "accepted beside out: None")
+    return out
+
+
+def scheduled(plan, q, workspace):
+    """Returns a plan's bytes, its copy on q's device and a workspace that is large enough, or the given one."""
+    if workspace is None and plan.workspace_bytes > 0:
+        workspace = empty_like(q, shape=(plan.workspace_bytes,), dtype="u8")
+    return plan.host_for(q), plan.schedule(q), workspace
 
 
 def _word(x):
@@ -297,26 +309,20 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
                         ("v_scale", v_scale), ("rope_scale", rope_scale), ("rope_theta", rope_theta)):
         if not 0 < abs(value) < math.inf:  # C takes 0 for "not given"
             raise ValueError(f"attention: {name} is {value}; accepted: any other finite number")
-    if out is None:
-        shape = dims("attention", "q", q, 3, 4)[:-1] + dims("attention", "v", v, 3, 4)[-1:]
-        out = empty_like(q, shape=shape, dtype=_output_dtype(q, dtype))
-    elif dtype is not None and _tensor.dtype_name(dtype) != _tensor.dtype_name(out.dtype):
-        raise ValueError(f"attention: dtype is {_tensor.dtype_name(dtype)}, out has {_tensor.dtype_name(out.dtype)}; "
-                         "accepted beside out: None")
+    out = new_output("attention", q, lambda: dims("attention", "q", q, 3, 4)[:-1] + dims("attention", "v", v, 3, 4)[-1:], dtype,
+                     out)
     return_lse = flag("attention", "return_lse", return_lse)
     if return_lse and lse is None:
         lse = empty_like(q, shape=tuple(q.shape[:-1]), dtype="f32")
     host = schedule = None
     if plan is not None:
-        host, schedule = plan.host_for(q), plan.schedule(q)
-        if workspace is None and plan.workspace_bytes > 0:
-            workspace = empty_like(q, shape=(plan.workspace_bytes,), dtype="u8")
+        host, schedule, workspace = scheduled(plan, q, workspace)
     arguments = [out, lse, q, k, v, kv_indices, host, schedule, workspace, custom_mask, mask, q_scales, k_scales, v_scales,
                  sinks, is_hnd("attention", layout), flag("attention", "is_causal", is_causal),
                  flag("attention", "is_top_left", is_top_left),
                  _window("window_left", window_left), _window("window_right", window_right),
-                 _choice("attention", "pos_encoding", pos_encoding, _POS_ENCODINGS),
-                 _choice("attention", "lse_base", lse_base, _LSE_BASES), _word(dropout_seed), _word(dropout_offset),
+                 choice("attention", "pos_encoding", pos_encoding, _POS_ENCODINGS),
+                 choice("attention", "lse_base", lse_base, LSE_BASES), _word(dropout_seed), _word(dropout_offset),
                  rope_scale, rope_theta, sm_scale or 0.0, logits_soft_cap, q_scale, k_scale, v_scale, dropout_p]
     if not _ops.is_being_traced():  # the custom op in the graph makes its own
         arguments = with_workspace(arguments)
@@ -345,7 +351,7 @@ def merge_state(v_a: A, s_a: Array, v_b: Array, s_b: Array, lse_base: LseBase = 
     (array([[[2., 2.]]], dtype=float32), array([[1.]], dtype=float32))
     """
     v, s = (empty_like(v_a) if v is None else v), (empty_like(s_a) if s is None else s)
-    _ops.merge_state(v, s, v_a, s_a, v_b, s_b, _choice("merge_state", "lse_base", lse_base, _LSE_BASES))
+    _ops.merge_state(v, s, v_a, s_a, v_b, s_b, choice("merge_state", "lse_base", lse_base, LSE_BASES))
     return v, s
 
 
@@ -371,7 +377,7 @@ def merge_states(v_states: A, s_states: Array, lse_base: LseBase = 2, v: A | Non
     shape = (first, *rest)
     v = empty_like(v_states, shape=shape) if v is None else v
     s = empty_like(s_states, shape=shape[:2]) if s is None else s
-    _ops.merge_states(v, s, v_states, s_states, _choice("merge_states", "lse_base", lse_base, _LSE_BASES))
+    _ops.merge_states(v, s, v_states, s_states, choice("merge_states", "lse_base", lse_base, LSE_BASES))
     return v, s
 
 

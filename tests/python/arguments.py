@@ -47,6 +47,11 @@ def _states(*shape):
     return _bf16(*shape, 32, seed=10), _f32(*shape, seed=11)
 
 
+def mla_plan():
+    """Returns a plan of mla_decode's arguments: queries 1 and 2, on 3 and 2 keys."""
+    return quern.attention_plan(4, 1, 32, qo_indptr=[0, 1, 3], kv_indptr=[0, 2, 3], kv_last_page_len=[1, 2], page_size=2)
+
+
 _ROPE, _LLAMA = (0, 0, 1.0, 1e4), (0, 0, 8.0, 5e5, 1.0, 4.0, 8192)
 _PAGES = lambda: [_i32(0, 0, 1, 1), _i32(0, 1, 0, 3), _i32(2, 0, 1), _i32(0, 1, 3)]  # noqa: E731
 _NEW = lambda *width: [_bf16(4, *width, seed=6), _bf16(4, *width, seed=7)]  # noqa: E731
@@ -107,6 +112,9 @@ _MAKERS = {
     "attention": lambda: [_bf16(2, 3, 4, 32), _f32(2, 3, 4), _bf16(2, 3, 4, 32, seed=4), _bf16(2, 5, 2, 32, seed=5),
                           _bf16(2, 5, 2, 32, seed=6), None, None, None, None, None, None, None, None, None, _f32(4), 0, 1, 0,
                           3, -1, 0, 0, 7, 0, 1.0, 1e4, 0.25, 30.0, 1.0, 1.0, 1.0, 0.25],
+    "mla_decode": lambda: [_bf16(3, 4, 32), _f32(3, 4), _bf16(3, 4, 32, seed=4), _bf16(3, 4, 8, seed=5), _bf16(3, 2, 32, seed=6),
+                           _bf16(3, 2, 8, seed=7), _i32(2, 0, 1), mla_plan().host, None, None, _f32(4), _scale(), 1, 1, 0.25, 1.0,
+                           2.0],
     "merge_state": lambda: [_bf16(3, 2, 32), _f32(3, 2), *_states(3, 2), *_states(3, 2), 0],
     "merge_states": lambda: [_bf16(3, 2, 32), _f32(3, 2), *_states(3, 4, 2), 1],
     "attention_dropout_mask": lambda: [_f32(2, 2, 3, 7), 0.25, 7, 2],

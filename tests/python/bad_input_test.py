@@ -58,7 +58,8 @@ def is_accepted(name, parameter, kind, x):
     if kind == "unaligned":
         return x.dtype.itemsize == 1
     if kind in ("longer", "shorter"):
-        return parameter.name in FREE_LENGTH or "packbits" in name and parameter.name in ("x", "out") or \
+        return parameter.name in FREE_LENGTH or (parameter.name, kind) == ("plan", "longer") or \
+            "packbits" in name and parameter.name in ("x", "out") or \
             "scales" in name and parameter.name == "scale" or name == "gemm_pack" and parameter.name == "b"
     return kind == "elsewhere" and parameter.name == "r"
 

@@ -10,7 +10,7 @@ import quern
 from tools import normal
 
 # The native op's names of arguments -> the public function's.
-_RENAMED = {"attention": {"o": "out"}, "gemm": {"d": "out"}, "gemm_grouped_contiguous": {"d": "out"},
+_RENAMED = {"attention": {"o": "out"}, "mla_decode": {"o": "out"}, "gemm": {"d": "out"}, "gemm_grouped_contiguous": {"d": "out"},
             "gemm_grouped_masked": {"d": "out"}, "convert_fp8": {"q_out": "out"}, "dequantize_fp8": {"x": "out"}}
 _WORDS = {"function": ["silu", "gelu", "gelu_tanh"], "activation": [None, "gelu_tanh"], "order": ["big", "little"], "lse_base": [2, "e"],
           "pos_encoding": ["none", "rope_llama", "alibi"]}
@@ -57,6 +57,7 @@ _OWN = {
                                                   "packed": True, "psum_layout": _i32(5)},
     "gemm_pack": lambda: {"b": normal(1, (128, 128)).astype(ml_dtypes.float8_e4m3fn), "scale_b": _scales(1, 1)},
     "convert_fp8": lambda: _of_op("convert_fp8") | {"dtype": "e4m3fnuz"},
+    "mla_decode": lambda: _of_op("mla_decode") | {"plan": arguments.mla_plan()},
     "get_batch_indices_positions": lambda: _of_op("get_batch_indices_positions") | {"nnz": 4},
 }
 

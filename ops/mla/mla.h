@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the mla family share. A problem of op "mla" is one of attention with a single
+// kv head, whose rows of q and k have a tail (q_pe, kpe), and whose values are the keys without it;
+// so attention has its definition, its plans and most of its kernels.
+#ifndef QNI_MLA_H
+#define QNI_MLA_H
+
+#include "../attention/attention.h"
+
+#include <quern/mla.h>
+
+extern const qni_op qni_op_mla;
+
+/** Checks a call and fills the problem. mla_args.c. */
+qn_status qni_mla_make(const qn_stream *stream, const qn_mla_args *args, qni_attention_problem *p);
+
+#endif
