@@ -135,6 +135,11 @@ QD_INLINE uint32_t qd_mma16_k(uint32_t lane);
 /** Returns the row of a lane's element e. The elements of a column are neighbours. */
 QD_INLINE uint32_t qd_mma16_row(uint32_t lane, uint32_t e);
 
+/** Returns rows 2 j and 2 j + 1 of a lane's column, where j is qd_mma16_pair_of(lane, e) and e is
+ *  even. The elements e and e + 1 of all lanes make pairs e, one a lane; all lanes take part. */
+QD_INLINE qd_f32x2 qd_mma16_pair(qd_mma16_acc d, uint32_t e);
+QD_INLINE uint32_t qd_mma16_pair_of(uint32_t lane, uint32_t e);
+
 /** Returns the lane's bf16 operand. Its first line is at `at`, and lines are row_bytes apart;
  *  qd_mma16_read_fp8 does so for FP8. */
 QD_INLINE qd_mma16_operand qd_mma16_read(const QD_LDS uint8_t *at, uint32_t row_bytes);
@@ -160,6 +165,15 @@ QD_INLINE qd_mma16_codes qd_mma16_read_fp8(const QD_LDS uint8_t *at, uint32_t) {
     return *(const QD_LDS qd_mma16_codes *)at;
 }
 #endif
+#endif
+
+#if !defined(QD_MMA16_EXCHANGES) // a pair's rows are neighbouring elements of a lane
+QD_INLINE qd_f32x2 qd_mma16_pair(qd_mma16_acc d, uint32_t e) {
+    return (qd_f32x2){d[e], d[e + 1]};
+}
+QD_INLINE uint32_t qd_mma16_pair_of(uint32_t lane, uint32_t e) {
+    return qd_mma16_row(lane, e) / 2;
+}
 #endif
 
 // ---- functions that follow from these, for every engine

@@ -100,6 +100,17 @@ QD_INLINE uint32_t qd_mma16_k(uint32_t) {
 QD_INLINE uint32_t qd_mma16_row(uint32_t lane, uint32_t e) {
     return qd_mma_row(lane / 16, e);
 }
+/** Odd rows lie in the other half of the wave: the lower half gets the other row of element e, the
+ *  upper one that of element e + 1. */
+#define QD_MMA16_EXCHANGES
+QD_INLINE qd_f32x2 qd_mma16_pair(qd_mma16_acc d, uint32_t e) {
+    const bool is_upper = qd_lane() >= 16;
+    const float other = qd_as_f32(qd_other_half(qd_as_u32(is_upper ? d[e] : d[e + 1])));
+    return is_upper ? (qd_f32x2){other, d[e + 1]} : (qd_f32x2){d[e], other};
+}
+QD_INLINE uint32_t qd_mma16_pair_of(uint32_t lane, uint32_t e) {
+    return e + lane / 16;
+}
 QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d) {
     return qd_mma(false, x, &y, d);
 }

@@ -17,10 +17,12 @@ typedef enum qn_gemm_grouping {
     QN_GEMM_GROUPED_MASKED = 3, /**< group_layout [groups]: real rows of each group's slab */
 } qn_gemm_grouping;
 
-/** What acts on each element of a product, after bias. */
+/** What acts on a product, after bias. */
 typedef enum qn_gemm_activation {
     QN_GEMM_NO_ACTIVATION = 0,
-    QN_GEMM_GELU_TANH = 1, /**< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    QN_GEMM_GELU_TANH = 1,    /**< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    QN_GEMM_SILU_AND_MUL = 2, /**< silu(x[2j]) x[2j+1], silu(x) = x / (1 + exp(-x)): half as many
+                                   columns */
 } qn_gemm_activation;
 
 /** Arguments of qn_gemm and its grouped forms; zero-initialise, then set what applies. */
@@ -48,6 +50,12 @@ typedef struct qn_gemm_args {
  *    p[m,n] = sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
  *    d[m,n] = c[m,n] + gate[batch of m,n] activation(p[m,n] + bias[n])
  *
+ *  With QN_GEMM_SILU_AND_MUL d has n/2 columns, and so do c and gate. Rows of b alternate: gate row
+ *  2j is followed by up row 2j+1, which AITER and FlashInfer call interleaved:
+ *
+ *    x[m,n] = p[m,n] + bias[n]
+ *    d[m,j] = c[m,j] + gate[batch of m,j] silu(x[m,2j]) x[m,2j+1]
+ *
  *  d        [m, n]  bf16 or f32, columns contiguous, row stride >= n
  *  a        [m, k]  e4m3fn or e4m3fnuz (with scales) or bf16 (without); either dimension
  *           contiguous, the other dimension's stride at least as long
@@ -62,12 +70,14 @@ typedef struct qn_gemm_args {
  *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
  *  Types:   each K-block's partial sum is f32, is scaled in f32 and added to an f32 sum. bias,
  *           activation, gate and c act on that sum in this order and in f32, and the result is
- *           rounded once. The relative error of QN_GEMM_GELU_TANH is qn_gelu_tanh_and_mul's.
+ *           rounded once. Activations have the relative errors of qn_gelu_tanh_and_mul and
+ *           qn_silu_and_mul.
  *  Align:   element size; 16-byte aligned rows allow the faster kernels. On Hopper, k contiguous in
  *           a and b, and scale_a with m contiguous and a kb stride of whole 16 bytes, are fastest.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; a NaN
- *           stays within its row of a, its column of b or bias, its column and batch of gate, its
- *           element of c; GELU of -infinity is NaN, as the formula says; any m, n, k.
+ *           stays within its row of a, its column of b or bias (or the pair of columns that makes
+ *           one), its column and batch of gate, its element of c; GELU and SiLU of -infinity are
+ *           NaN, as the formulas say; any m, n, k.
  *  Overlap: d may be c itself; apart from that, d overlaps no other tensor.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
  *  Errors:  QN_E_INVALID (null, shape, stride, overlap, a value that no enum has),

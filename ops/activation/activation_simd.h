@@ -27,7 +27,7 @@ QN_INLINE f32v gelu(f32v x) {
 QN_INLINE f32v activated(qn_activation function, f32v x) {
     if (function == QN_GELU)
         return gelu(x);
-    return function == QN_SILU ? logistic_of(x, x * -log2_e) : gelu_tanh_of(x);
+    return function == QN_SILU ? silu_of(x) : gelu_tanh_of(x);
 }
 
 /** Returns f(gate) * up; `limited`: the problem has a limit. */

@@ -14,11 +14,11 @@ typedef struct qni_gemm_problem {
     qn_gemm_grouping grouping;
     qni_dtype dtype_a, dtype_b, dtype_d; // a and b both FP8 or both bf16
     int64_t groups;                      // 1 when dense
-    int64_t m, n, k;                     // masked: m is the slab's rows (m_max)
+    int64_t m, n, k; // n: the product's columns; masked: m is the slab's rows (m_max)
     void *d;
     const void *a, *b, *c; // c null: nothing is added
     const void *bias;      // [n]; null: none
-    const void *gate;      // [m / gate_rows, n]; null: none
+    const void *gate;      // [m / gate_rows, columns of d]; null: none
     qni_dtype dtype_bias, dtype_gate;
     int64_t gate_rows, gate_batch; // gate_rows rows of d share a row of gate
     qn_gemm_activation activation;
@@ -47,9 +47,24 @@ typedef struct qni_gemm_pack_problem {
     float *packed_scale; // [groups, ceil(n/128), ceil(k/128)]
 } qni_gemm_pack_problem;
 
+/** Returns how many columns of the product make one of d. */
+static inline int64_t qni_gemm_ratio(const qni_gemm_problem *p) {
+    return p->activation == QN_GEMM_SILU_AND_MUL ? 2 : 1;
+}
+/** Returns the columns of d, c and gate. */
+static inline int64_t qni_gemm_columns(const qni_gemm_problem *p) {
+    return p->n / qni_gemm_ratio(p);
+}
+
 /** Returns whether more than c acts on the product before it is rounded. */
 static inline bool qni_gemm_has_epilogue(const qni_gemm_problem *p) {
     return p->bias || p->gate || p->activation != QN_GEMM_NO_ACTIVATION;
+}
+
+/** Returns whether the problem is for kernels with all forms of a product's end: on GPUs those of
+ *  images of their own (-DQK_FULL). A kernel that has no such image must refuse the problem. */
+static inline bool qni_gemm_needs_full(const qni_gemm_problem *p) {
+    return p->activation == QN_GEMM_SILU_AND_MUL;
 }
 
 extern const qni_op qni_op_gemm, qni_op_gemm_pack;
@@ -72,11 +87,11 @@ int64_t qni_gemm_row_group(const qni_gemm_problem *problem, int64_t slab, int64_
 
 // ---- the definition (gemm_ref.c)
 
-/** Computes d in double precision, before rounding to dtype_d. `d` is [slabs * m, n] contiguous,
- *  where slabs is groups if the problem is masked, else 1. Rows that the problem does not write are
- *  left alone. `bound` has d's shape and may be null; it gets how far from d a kernel may be that
- *  multiplies and adds in f32, before rounding to dtype_d. All pointers are host memory. Packed
- *  problems are not taken: the reference reads weights as they were before packing.
+/** Computes d in double precision, before rounding to dtype_d. `d` is [slabs * m, columns of d]
+ *  contiguous, where slabs is groups if the problem is masked, else 1. Rows that the problem does
+ *  not write are left alone. `bound` has d's shape and may be null; it gets how far from d a kernel
+ *  may be that multiplies and adds in f32, before rounding to dtype_d. All pointers are host
+ *  memory. Packed problems are not taken: the reference reads weights as they were before packing.
  *  cuts_fp8: FP8 products go through Hopper's tensor cores (gemm_ref.c says what these cut). */
 void qni_gemm_ref(const qni_gemm_problem *problem, bool cuts_fp8, double *d, double *bound);
 

@@ -15,8 +15,9 @@ enum { QK_F32, QK_BF16 = 2, QK_E4M3FN, QK_E4M3FNUZ };
 /** How rows are split among groups, with the values of qn_gemm_grouping. */
 enum { QK_DENSE, QK_GROUPED_INDEX, QK_GROUPED_ENDS, QK_GROUPED_MASKED };
 
-/** What acts on each element, with the values of qn_gemm_activation. */
-enum { QK_NO_ACTIVATION, QK_GELU_TANH };
+/** What acts on the product, with the values of qn_gemm_activation. Kernels compiled with -DQK_FULL
+ *  know all of them, others those before QK_SILU_AND_MUL. */
+enum { QK_NO_ACTIVATION, QK_GELU_TANH, QK_SILU_AND_MUL };
 
 /** The arguments of every gemm kernel: one product. Strides are in elements, dimensions below
  *  2^31. */
@@ -41,7 +42,7 @@ typedef struct qk_gemm_args {
     uint8_t activation, type_bias, type_gate;
     uint32_t gate_rows; // rows of d that share a row of gate
     const void *bias;   // [n]; null: none
-    const void *gate;   // [m / gate_rows, n]; null: none
+    const void *gate;   // [m / gate_rows, columns of d]; null: none
     int64_t gate_batch;
 } qk_gemm_args;
 

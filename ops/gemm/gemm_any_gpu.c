@@ -16,7 +16,7 @@
 //           makes good
 // Sum       an f32 partial for each 128 of k, scaled, added to the f32 sum; bf16 operands: scale 1
 #include "fp8.h"
-#include "gemm_gpu.h"
+#include "gemm_full_gpu.h"
 #include "mma.h"
 
 enum { TILE = 64, BLOCK_K = 128, WAVES = 4, WAVE_TILES = 2, CHUNK = 8 };
@@ -157,6 +157,39 @@ QD_INLINE void store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m
     qk_gemm_store(g, tile, m, n, is_zero ? 0 : value);
 }
 
+/** Stores a lane's part of a 16 x 16 tile whose first row and column are m and n. */
+QD_INLINE void store_tile(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
+                          uint32_t lane, qd_mma16_acc values) {
+    QD_UNROLL for (uint32_t e = 0; e < QD_MMA16_ACC; e++) {
+        const uint32_t column = qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
+        store(g, tile, m + column, n + qd_mma16_row(lane, e), values[e]);
+    }
+}
+
+#ifdef QK_FULL
+/** Stores the columns of d that are pairs of the tile's columns. */
+QD_INLINE void store_pairs(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
+                           uint32_t lane, qd_mma16_acc x) {
+    const uint32_t columns = g->n / 2;
+    if (g->bias) QD_UNROLL
+        for (uint32_t e = 0; e < QD_MMA16_ACC; e++)
+            x[e] += qk_gemm_vector_at(g->bias, g->type_bias,
+                                      qd_min(n + qd_mma16_row(lane, e), g->n - 1));
+    QD_UNROLL for (uint32_t e = 0; e < QD_MMA16_ACC; e += 2) {
+        const uint32_t row = m + qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
+        const uint32_t column = n / 2 + qd_mma16_pair_of(lane, e);
+        const qd_f32x2 pair = qd_mma16_pair(x, e);
+        float value = qd_silu(pair.x) * pair.y;
+        bool is_zero;
+        if (column >= columns || !qk_gemm_writes_row(g, tile, row, &is_zero))
+            continue;
+        if (g->gate)
+            value *= qk_gemm_gate(g, row, column);
+        qk_gemm_store(g, tile, row, column, is_zero ? 0 : value);
+    }
+}
+#endif
+
 QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {
     const int size = g->type_a == QK_BF16 ? 2 : 1;
     return (operand){.base = (const uint8_t *)g->a + tile->group * g->a_group * size,
@@ -206,11 +239,18 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
                 acc[i][j] = __builtin_elementwise_fma(part[i][j], scales, acc[i][j]);
         }
     }
+#ifdef QK_FULL
+    const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g);
+    QK_GEMM_EACH_RATIO(&again, {
+        QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) QD_UNROLL
+            for (int i = 0; i < WAVE_TILES; i++)
+                (ratio == 2 ? store_pairs : store_tile)(&again, &tile, tile.row + wave_m + 16 * j,
+                                                        n0 + wave_n + 16 * i, lane, acc[i][j]);
+    })
+#else
     QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) QD_UNROLL
-        for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
-            for (uint32_t e = 0; e < QD_MMA16_ACC; e++) {
-                const uint32_t column = qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
-                store(&g, &tile, tile.row + wave_m + 16 * j + column,
-                      n0 + wave_n + 16 * i + qd_mma16_row(lane, e), acc[i][j][e]);
-            }
+        for (int i = 0; i < WAVE_TILES; i++)
+            store_tile(&g, &tile, tile.row + wave_m + 16 * j, n0 + wave_n + 16 * i, lane,
+                       acc[i][j]);
+#endif
 }

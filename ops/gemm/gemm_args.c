@@ -38,12 +38,12 @@ static qn_status copy_args(const char *op, const qn_gemm_args *args, qn_gemm_arg
 
 static qn_status check_activation(const call *c) {
     const qn_gemm_activation activation = c->args->activation;
-    if (activation != QN_GEMM_NO_ACTIVATION && activation != QN_GEMM_GELU_TANH)
+    if (activation < QN_GEMM_NO_ACTIVATION || activation > QN_GEMM_SILU_AND_MUL)
         return QN_FAIL(QN_E_INVALID,
-                       "%s: activation is %d, needs QN_GEMM_NO_ACTIVATION (%d) or "
-                       "QN_GEMM_GELU_TANH (%d)",
+                       "%s: activation is %d, needs QN_GEMM_NO_ACTIVATION (%d), "
+                       "QN_GEMM_GELU_TANH (%d) or QN_GEMM_SILU_AND_MUL (%d)",
                        c->of.op, (int)activation, (int)QN_GEMM_NO_ACTIVATION,
-                       (int)QN_GEMM_GELU_TANH);
+                       (int)QN_GEMM_GELU_TANH, (int)QN_GEMM_SILU_AND_MUL);
     if (c->grouping != QN_GEMM_DENSE && activation != QN_GEMM_NO_ACTIVATION)
         return QN_FAIL(QN_E_INVALID, "%s: activation is %d; only the dense form has one", c->of.op,
                        (int)activation);
@@ -155,7 +155,7 @@ static qn_status read_d(call *c, qni_gemm_problem *p) {
     p->dtype_d = t->dtype;
     p->groups = c->rank_da == 3 ? t->size[0] : 1;
     p->m = t->size[c->rank_da - 2];
-    p->n = t->size[c->rank_da - 1];
+    p->n = t->size[c->rank_da - 1] * qni_gemm_ratio(p); // d has fewer than 2^62 bytes
     p->d = t->data;
     p->d_group = d.group, p->d_row = d.row;
     return QN_OK;
@@ -243,7 +243,7 @@ static qn_status read_c(call *c, qni_gemm_problem *p) {
                            .t = c->args->c,
                            .ndim = 2,
                            .like = &c->t[D],
-                           .shape = (const int64_t[]){p->m, p->n},
+                           .shape = (const int64_t[]){p->m, qni_gemm_columns(p)},
                        },
                        false, &add));
     p->c = c->t[C].data;
@@ -282,7 +282,8 @@ static qn_status read_gate(call *c, qni_gemm_problem *p) {
     if (!gate)
         return QN_OK;
     const int ndim = gate->ndim == 1 ? 1 : 2;
-    QN_TRY(read_vectors(c, GATE, "gate", gate, ndim, (const int64_t[]){-1, p->n} + 2 - ndim));
+    const int64_t shape[] = {-1, qni_gemm_columns(p)};
+    QN_TRY(read_vectors(c, GATE, "gate", gate, ndim, shape + 2 - ndim));
     const qni_tensor *const t = &c->t[GATE];
     const int64_t batches = ndim == 2 ? t->size[0] : 1;
     if (batches == 0 ? p->m != 0 : p->m % batches != 0)

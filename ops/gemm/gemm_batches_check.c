@@ -8,8 +8,9 @@
 typedef struct form {
     qni_dtype dtype;
     bool is_packed, a_transposed, b_transposed;
-    bool has_epilogue; // dense only
-    int64_t k;         // 0: K
+    bool has_epilogue; // dense only: bias, gate, c and the activation
+    qn_gemm_activation activation;
+    int64_t k; // 0: K
 } form;
 
 // K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round.
@@ -17,6 +18,7 @@ typedef struct form {
 // WIDE_K has rows of whole 16 bytes, which Hopper's copy engine takes. FEW_K, which it takes as
 // well, is for what follows the sums.
 enum { N = 130, K = 1172, WIDE_K = 1168, FEW_K = 144 };
+#define EPILOGUE(ACTIVATION) .has_epilogue = true, .activation = QN_GEMM_##ACTIVATION, .k = FEW_K
 
 static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
     return qni_gemm_case_reset(context);
@@ -26,7 +28,7 @@ static qn_status add_batch(qni_trial_batches *batches, const qni_gemm_spec *spec
     qni_gemm_case c;
     qn_status st = qni_gemm_case_create(&c, qni_trial_stream(batches->run), spec,
                                         qni_trial_seed(batches->run));
-    int64_t columns = N, stride = 1;
+    int64_t columns = c.d.shape[2], stride = 1;
     DLTensor row = c.d.t;
     row.ndim = 1;
     row.shape = &columns;
@@ -59,7 +61,7 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
         spec.a_transposed = f->a_transposed;
         spec.b_transposed = f->b_transposed;
         spec.has_bias = spec.adds_c = f->has_epilogue;
-        spec.activation = f->has_epilogue ? QN_GEMM_GELU_TANH : QN_GEMM_NO_ACTIVATION;
+        spec.activation = f->activation;
         spec.gate_batches = f->has_epilogue;
         spec.has_no_answer = true;
         st = add_batch(&batches, &spec);
@@ -96,8 +98,9 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
     static const form forms[] = {
         {QNI_E4M3FN, .is_packed = true},
         {QNI_BF16, .is_packed = false},
-        {QNI_E4M3FN, .is_packed = true, .has_epilogue = true, .k = FEW_K},
-        {QNI_BF16, .has_epilogue = true, .k = FEW_K},
+        {QNI_E4M3FN, .is_packed = true, EPILOGUE(GELU_TANH)},
+        {QNI_BF16, EPILOGUE(GELU_TANH)},
+        {QNI_E4M3FN, .is_packed = true, EPILOGUE(SILU_AND_MUL)},
         {QNI_E4M3FNUZ, .is_packed = true},
         {QNI_E4M3FN, .is_packed = false},
         {QNI_E4M3FN, .a_transposed = true, .b_transposed = true},

@@ -26,9 +26,10 @@ static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int
     if (fits) {
         assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
         assert_int_equal(variant->run(variant, stream, &c.problem), QN_OK);
-        assert_int_equal(
-            device->backend->copy(stream, out, qni_data(&c.d.t), N * sizeof *out, QNI_COPY_TO_HOST),
-            QN_OK);
+        assert_int_equal(device->backend->copy(stream, out, qni_data(&c.d.t),
+                                               (size_t)c.d.shape[2] * sizeof *out,
+                                               QNI_COPY_TO_HOST),
+                         QN_OK);
         assert_int_equal(qn_stream_sync(stream), QN_OK);
     }
     qni_gemm_case_destroy(&c);
@@ -58,12 +59,13 @@ static void each_kernel_agrees_with_itself(void **) {
         SPEC(QNI_BF16, .a_transposed = true, .b_transposed = true),
         SPEC(QNI_E4M3FN, .is_packed = true, .has_bias = true, .activation = QN_GEMM_GELU_TANH,
              .gate_batches = 1, .adds_c = true),
+        SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_SILU_AND_MUL),
     };
     static const int64_t rows[] = {2, 3, 4, 5, 6, 7, 11, 16, 17, 33, 63, 200, 300};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
         for (int v = 0; v < qni_op_gemm.num_variants; v++) {
             const qni_variant *variant = &qni_op_gemm.variants[v];
-            uint32_t alone[N], among[N];
+            uint32_t alone[N] = {}, among[N] = {};
             if (!first_row(variant, &specs[s], 1, alone))
                 continue;
             for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -81,11 +83,13 @@ static void all_kernels_agree(void **) {
     static const qni_gemm_spec specs[] = {
         SPEC(QNI_E4M3FNUZ, .is_packed = true), SPEC(QNI_E4M3FN, .is_packed = true),
         SPEC(QNI_E4M3FNUZ, .is_packed = true, .has_bias = true, .activation = QN_GEMM_GELU_TANH,
-             .gate_batches = 1, .adds_c = true)};
+             .gate_batches = 1, .adds_c = true),
+        SPEC(QNI_E4M3FNUZ, .is_packed = true, .has_bias = true,
+             .activation = QN_GEMM_SILU_AND_MUL)};
     static const int64_t rows[] = {1, 40, 290};
     int most = 0;
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        uint32_t want[N], got[N];
+        uint32_t want[N] = {}, got[N] = {};
         int ran = 0;
         for (int i = 0; i < 3 * qni_op_gemm.num_variants; i++) {
             const qni_variant *variant = &qni_op_gemm.variants[i / 3];

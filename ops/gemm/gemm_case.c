@@ -233,13 +233,17 @@ static void fill_layout(qni_gemm_case *c) {
 
 // ---- the case
 
+static int64_t d_columns(const qni_gemm_spec *s) {
+    return s->activation == QN_GEMM_SILU_AND_MUL ? s->n / 2 : s->n;
+}
+
 static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     const qni_gemm_spec *s = &c->spec;
     const bool is_masked = s->grouping == QN_GEMM_GROUPED_MASKED,
                is_dense = s->grouping == QN_GEMM_DENSE;
     const int rank = is_masked ? 3 : 2, rank_b = is_dense ? 2 : 3;
     const int64_t slabs = is_masked ? s->groups : 1, kb = qni_pieces(s->k, 128),
-                  nb = qni_pieces(s->n, 128);
+                  nb = qni_pieces(s->n, 128), columns = d_columns(s);
     const bool gaps = s->is_strided;
     QN_TRY(matrix_create(&c->a, stream,
                          (form){"a", rank, slabs, s->m, s->k, s->dtype_a, s->a_transposed, gaps}));
@@ -247,8 +251,8 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
         &c->b, stream,
         (form){"b", rank_b, s->groups, s->n, s->k, s->dtype_b, s->b_transposed, gaps}));
     QN_TRY(matrix_create(&c->d, stream,
-                         (form){"d", rank, slabs, s->m, s->n, s->dtype_d, false, gaps}));
-    QN_TRY(matrix_create(&c->c, stream, (form){"c", 2, 1, s->m, s->n, s->dtype_d, false, gaps}));
+                         (form){"d", rank, slabs, s->m, columns, s->dtype_d, false, gaps}));
+    QN_TRY(matrix_create(&c->c, stream, (form){"c", 2, 1, s->m, columns, s->dtype_d, false, gaps}));
     QN_TRY(matrix_create(
         &c->scale_a, stream,
         (form){"scale_a", rank, slabs, s->m, kb, QNI_F32, gaps || s->has_scale_columns, gaps}));
@@ -260,8 +264,8 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
             matrix_create(&c->bias, stream, (form){"bias", 1, 1, 1, s->n, vectors, false, gaps}));
     if (s->gate_batches)
         QN_TRY(matrix_create(&c->gate, stream,
-                             (form){"gate", s->gate_batches > 1 ? 2 : 1, 1, s->gate_batches, s->n,
-                                    vectors, false, gaps}));
+                             (form){"gate", s->gate_batches > 1 ? 2 : 1, 1, s->gate_batches,
+                                    columns, vectors, false, gaps}));
     const int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
     QN_TRY(matrix_create(&c->layout, stream,
                          (form){"layout", 1, 1, 1, entries, QNI_I32, false, false}));
@@ -338,7 +342,7 @@ static qni_gemm_problem on_host(const qni_gemm_case *c) {
 static void expect_rows(qni_gemm_case *c, const qni_gemm_problem *host, const double *want,
                         const double *bound) {
     const bool is_exact = c->spec.fill == QNI_FILL_POWERS && !c->spec.activation;
-    const int64_t rows = c->spec.m, columns = c->spec.n;
+    const int64_t rows = c->spec.m, columns = c->d.shape[2];
     for (int64_t i = 0; i < c->d.shape[0] * rows; i++) {
         if (qni_gemm_row_group(host, i / rows, i % rows) == QNI_GEMM_ROW_UNTOUCHED)
             continue;
@@ -391,6 +395,7 @@ static void describe(qni_gemm_case *c) {
     static const char *const fills[] = {"",     " powers", " equal",      " large", " tiny",
                                         " nan", " sparse", " -0 weights", " any",   " cancelling"};
     static const char *const rows[] = {"", " no rows", " full", " few rows"};
+    static const char *const activations[] = {"", " gelu_tanh", " silu_and_mul"};
     const qni_gemm_spec *s = &c->spec;
     char groups[32] = "", gate[32] = "";
     if (s->grouping != QN_GEMM_DENSE)
@@ -406,7 +411,7 @@ static void describe(qni_gemm_case *c) {
              s->c_is_d   ? " +=d"
              : s->adds_c ? " +c"
                          : "",
-             s->has_bias ? " bias" : "", s->activation ? " gelu_tanh" : "", gate,
+             s->has_bias ? " bias" : "", activations[s->activation], gate,
              s->has_f32_vectors ? " of f32" : "", s->zero_padding ? " zeroed" : "",
              s->m_alignment ? " aligned" : "", fills[s->fill], rows[s->rows]);
 }

@@ -36,7 +36,7 @@ typedef enum qni_gemm_rows {
 
 typedef struct qni_gemm_spec {
     qn_gemm_grouping grouping;
-    int64_t groups, m, n, k; // by index and by ends, m follows from the groups
+    int64_t groups, m, n, k; // n: the product's; by index and by ends, m follows from the groups
     qni_dtype dtype_a, dtype_b, dtype_d;
     qni_gemm_fill fill;
     qni_gemm_rows rows;

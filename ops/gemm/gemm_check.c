@@ -15,6 +15,7 @@
 // What FLUX adds to its products: bias; bias and GELU; gate and residual.
 #define BIAS .has_bias = true
 #define GELU .has_bias = true, .activation = QN_GEMM_GELU_TANH
+#define SILU .activation = QN_GEMM_SILU_AND_MUL // Llama's and experts' first product
 #define GATE(BATCHES) .gate_batches = BATCHES, .adds_c = true
 #define GROUPED(FORM, GROUPS, M, N, K, A, B, ...)                                                  \
     {.grouping = QN_GEMM_GROUPED_##FORM,                                                           \
@@ -38,6 +39,7 @@ static const qni_gemm_spec quick_specs[] = {
     DENSE(3, 5, 0, FN, FN, BF, .adds_c = true),
     DENSE(36, 70, 20, BF, BF, F32, GELU, .is_strided = true),
     DENSE(36, 70, 140, FN, FN, BF, GELU, GATE(3), .is_packed = true),
+    DENSE(36, 70, 140, FN, FN, BF, SILU, .is_packed = true),
     GROUPED(INDEX, 3, 0, 40, 136, FN, FN),
     GROUPED(ENDS, 3, 0, 40, 136, FN, FN, .zero_padding = true),
     GROUPED(MASKED, 4, 9, 40, 136, FN, FN),
@@ -86,6 +88,10 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(1, 129, 20, FN, FN, BF, GELU, .is_packed = true), DENSE(40, 130, 132, FNUZ, FNUZ, F32, GELU, GATE(2), .is_packed = true),
     DENSE(150, 256, 20, FNUZ, FNUZ, BF, GELU, .is_packed = true), DENSE(300, 130, 20, FNUZ, FNUZ, BF, BIAS, GATE(2), .is_packed = true),
     DENSE(270, 136, 20, FN, FN, BF, GELU, GATE(3), .is_packed = true, .is_strided = true), DENSE(68, 136, 136, BF, BF, BF, GELU, GATE(2)), DENSE(68, 136, 272, FN, FN, BF, GELU, GATE(2)),
+    DENSE(37, 74, 5, BF, BF, F32, SILU), DENSE(9, 2, 8, BF, BF, BF, SILU, BIAS, GATE(3)), DENSE(36, 70, 0, FN, FN, F32, SILU, BIAS, GATE(2), .is_packed = true),
+    DENSE(36, 134, 20, FNUZ, FNUZ, BF, SILU, BIAS, GATE(3), .is_packed = true, .is_strided = true), DENSE(70, 256, 20, FN, FN, BF, SILU, .is_packed = true),
+    DENSE(300, 258, 20, FNUZ, FNUZ, BF, SILU, BIAS, .c_is_d = true, .is_packed = true), DENSE(260, 128, 20, FNUZ, FNUZ, F32, SILU, .is_packed = true),
+    DENSE(33, 66, 20, BF, BF, BF, SILU, BIAS, GATE(1), .fill = QNI_FILL_NAN, .has_f32_vectors = true), DENSE(33, 66, 20, FN, FN, F32, SILU, .fill = QNI_FILL_NAN, .is_packed = true),
     // What the matrices hold.
     DENSE(33, 66, 400, FN, FN, F32, .fill = QNI_FILL_POWERS), DENSE(33, 66, 400, FN, FN, BF, .fill = QNI_FILL_POWERS, .is_packed = true),
     DENSE(33, 66, 400, BF, BF, F32, .fill = QNI_FILL_POWERS, .adds_c = true), DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_EQUAL),

@@ -16,7 +16,7 @@
 //           bounds the kernel, so the MFMAs need no order of their own.
 #include "copy.h"
 #include "fp8.h"
-#include "gemm_gpu.h"
+#include "gemm_full_gpu.h"
 #include "mma.h"
 
 enum { TILE = 32, BLOCK_K = 128, WAVES = 8, THREADS = 64 * WAVES, AHEAD = 4 };
@@ -133,9 +133,16 @@ QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t 
     const uint32_t column = n0 + qd_wave() * 8 + qd_lane() / 32 * 4;
     const uint32_t row = tile->row + qd_lane() % 32;
     qd_f32x4 values = {low.x, low.y, high.x, high.y};
+#ifdef QK_FULL
+    QK_GEMM_EACH_RATIO(g, {
+        values = qk_gemm_finish_full(g, row, column, ratio, values);
+        qk_gemm_store_full(g, tile, row, column / ratio, ratio, values);
+    })
+#else
     if (g->has_epilogue)
         values = qk_gemm_finish4(g, row, column, values);
     qk_gemm_store4(g, tile, row, column, values);
+#endif
 }
 
 QD_INLINE strip strip_of(const qk_gemm_args *g, const qk_gemm_tile *tile, const uint8_t *a,

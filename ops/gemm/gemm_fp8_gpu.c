@@ -27,7 +27,7 @@
 //           tests
 #include "copy.h"
 #include "fp8.h"
-#include "gemm_gpu.h"
+#include "gemm_full_gpu.h"
 #include "mma.h"
 
 #ifndef QK_MT
@@ -352,53 +352,71 @@ QD_INLINE uint32_t column_of(const wave *w, uint32_t n0, int i) {
     return n0 + w->wave % WN * NT * 32 + i / 4 * 32 + i % 4 * 8 + qd_lane() / 32 * 4;
 }
 
-/** Lets bias, activation and gate act on the sums. */
-QD_INLINE void finish(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+/** Lets bias, activation and gate act on the sums. With a ratio of 2 (gemm_full_gpu.h) piece i then
+ *  has two columns of d, from column_of() / 2 on. */
+QD_INLINE void finish(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
+                      uint32_t ratio) {
     if (g->bias) QD_UNROLL
         for (int i = 0; i < NT * 4; i++) {
             const qd_f32x4 bias = qk_gemm_bias4(g, column_of(w, n0, i));
             QD_UNROLL for (int m = 0; m < MT; m++)
                 set_columns(w, m, i, columns_of(w, m, i) + bias);
         }
-    if (g->activation == QK_GELU_TANH) QD_UNROLL
+    if (g->activation == QK_GELU_TANH || ratio == 2) QD_UNROLL
         for (int m = 0; m < MT; m++) QD_UNROLL
             for (int i = 0; i < NT * 4; i++)
-                set_columns(w, m, i, qk_gemm_gelu4(columns_of(w, m, i)));
+                set_columns(w, m, i,
+                            ratio == 2 ? qk_gemm_silu4(columns_of(w, m, i))
+                                       : qk_gemm_gelu4(columns_of(w, m, i)));
     if (g->gate) QD_UNROLL
         for (int m = 0; m < MT; m++) QD_UNROLL
             for (int i = 0; i < NT * 4; i++)
                 set_columns(w, m, i,
-                            columns_of(w, m, i) *
-                                qk_gemm_gate4(g, row_of(w, tile, m), column_of(w, n0, i)));
+                            columns_of(w, m, i) * qk_gemm_gate4(g, row_of(w, tile, m),
+                                                                column_of(w, n0, i) / ratio,
+                                                                g->n / ratio));
 }
 
 /** Stores pieces of four columns as they lie in registers, where lanes are rows of d. */
 QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
-                            uint32_t n0) {
+                            uint32_t n0, uint32_t ratio) {
     QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
         for (int i = 0; i < NT * 4; i++)
-            qk_gemm_store4(g, tile, row_of(w, tile, m), column_of(w, n0, i), columns_of(w, m, i));
+            qk_gemm_store_full(g, tile, row_of(w, tile, m), column_of(w, n0, i) / ratio, ratio,
+                               columns_of(w, m, i));
+}
+
+/** Writes piece i of a row of the wave to its place in LDS, where pieces of one row lie as in d. */
+QD_INLINE void put_piece(QD_LDS uint8_t *own, uint32_t row, uint32_t i, uint32_t ratio,
+                         qd_f32x4 values) {
+    const uint32_t half = qd_lane() / 32;
+    if (ratio == 1)
+        *(QD_LDS qd_bf16x4 *)(own + swizzle(row, i) + half * 8) =
+            __builtin_convertvector(values, qd_bf16x4);
+    else
+        *(QD_LDS qd_bf16x2 *)(own + swizzle(row, i / 2) + i % 2 * 8 + half * 4) =
+            __builtin_convertvector(values.xy, qd_bf16x2);
 }
 
 /** Stores whole rows of the wave's columns through LDS, so that eight lanes write 128 bytes
- *  together. */
+ *  together, or four lanes 64 bytes. */
 QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
-                          uint32_t n0) {
+                          uint32_t n0, uint32_t ratio) {
     constexpr uint32_t bytes =
         MT * 32 * BLOCK_K; // a wave's share of the stages: 64 columns of bf16 a row
     const uint32_t lane = qd_lane(), wave_m = w->wave / WN * MT * 32,
-                   wave_n = w->wave % WN * NT * 32;
+                   wave_n = w->wave % WN * NT * 32, lanes = 8 / ratio; // of a row
     QD_LDS uint8_t *own = (w->wave < 2 ? lds0 : lds1) + w->wave % 2 * bytes;
     QD_WAIT(0);
     qd_barrier(); // no wave reads a stage any more
     QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
         for (int i = 0; i < NT * 4; i++)
-            *(QD_LDS qd_bf16x4 *)(own + swizzle(m * 32 + lane % 32, i) + lane / 32 * 8) =
-                __builtin_convertvector(columns_of(w, m, i), qd_bf16x4);
-    __bf16 *d = (__bf16 *)g->d + tile->group * g->d_group + n0 + wave_n + lane % 8 * 8;
-    QD_UNROLL for (uint32_t i = 0; i < MT * 4; i++) {
-        const uint32_t row = i * 8 + lane / 8;
-        qd_u32x4 columns = *(QD_LDS qd_u32x4 *)(own + swizzle(row, lane % 8));
+            put_piece(own, m * 32 + lane % 32, i, ratio, columns_of(w, m, i));
+    __bf16 *d =
+        (__bf16 *)g->d + tile->group * g->d_group + n0 / ratio + wave_n / ratio + lane % lanes * 8;
+    QD_UNROLL for (uint32_t i = 0; i < MT * 4 / ratio; i++) {
+        const uint32_t row = i * 8 * ratio + lane / lanes;
+        qd_u32x4 columns = *(QD_LDS qd_u32x4 *)(own + swizzle(row, lane % lanes));
         const uint32_t d_row = tile->row + wave_m + row;
         bool is_zero;
         if (qk_gemm_writes_row(g, tile, d_row, &is_zero))
@@ -406,12 +424,13 @@ QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_ti
     }
 }
 
-QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
+                     uint32_t ratio) {
     const bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
     if (is_aligned && g->type_d == QK_BF16 && !g->c && n0 + TN <= g->n)
-        store_rows(w, g, tile, n0);
+        store_rows(w, g, tile, n0, ratio);
     else
-        store_pieces(w, g, tile, n0);
+        store_pieces(w, g, tile, n0, ratio);
 }
 
 QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(const qk_gemm_args g) {
@@ -437,7 +456,14 @@ QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(const qk_gemm_ar
             run_last(&w, &g, a, block);
     }
     const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g); // not kept during the loop
+#ifdef QK_FULL
+    QK_GEMM_EACH_RATIO(&again, {
+        finish(&w, &again, &tile, tile_n * TN, ratio);
+        store(&w, &again, &tile, tile_n * TN, ratio);
+    })
+#else
     if (again.has_epilogue)
-        finish(&w, &again, &tile, tile_n * TN);
-    store(&w, &again, &tile, tile_n * TN);
+        finish(&w, &again, &tile, tile_n * TN, 1);
+    store(&w, &again, &tile, tile_n * TN, 1);
+#endif
 }

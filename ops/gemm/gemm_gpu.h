@@ -122,6 +122,11 @@ QD_INLINE float qk_gemm_vector_at(const void *data, int type, int64_t at) {
     return type == QK_F32 ? ((const float *)data)[at] : (float)((const __bf16 *)data)[at];
 }
 
+/** Returns the gate of an element of d. */
+QD_INLINE float qk_gemm_gate(const qk_gemm_args *g, uint32_t row, uint32_t column) {
+    return qk_gemm_vector_at(g->gate, g->type_gate, row / g->gate_rows * g->gate_batch + column);
+}
+
 /** Returns what c is added to, where the sum of the products is `value`. */
 QD_INLINE float qk_gemm_finish(const qk_gemm_args *g, uint32_t row, uint32_t column, float value) {
     if (g->bias)
@@ -129,8 +134,7 @@ QD_INLINE float qk_gemm_finish(const qk_gemm_args *g, uint32_t row, uint32_t col
     if (g->activation == QK_GELU_TANH)
         value = qd_gelu_tanh(value);
     if (g->gate)
-        value *=
-            qk_gemm_vector_at(g->gate, g->type_gate, row / g->gate_rows * g->gate_batch + column);
+        value *= qk_gemm_gate(g, row, column);
     return value;
 }
 
@@ -152,10 +156,12 @@ QD_INLINE qd_f32x4 qk_gemm_bias4(const qk_gemm_args *g, uint32_t column) {
     return qk_gemm_vector4(g->bias, g->type_bias, 0, column, g->n);
 }
 
-/** Returns the gates of four columns of a row of d, which may lie past the last one. */
-QD_INLINE qd_f32x4 qk_gemm_gate4(const qk_gemm_args *g, uint32_t row, uint32_t column) {
+/** Returns the gates of four columns of a row of d, which may lie past the last one; `columns` is
+ *  how many d has. */
+QD_INLINE qd_f32x4 qk_gemm_gate4(const qk_gemm_args *g, uint32_t row, uint32_t column,
+                                 uint32_t columns) {
     const int64_t at = qd_min(row, g->m - 1) / g->gate_rows * g->gate_batch;
-    return qk_gemm_vector4(g->gate, g->type_gate, at, column, g->n);
+    return qk_gemm_vector4(g->gate, g->type_gate, at, column, columns);
 }
 
 QD_INLINE qd_f32x4 qk_gemm_gelu4(qd_f32x4 x) {
@@ -170,7 +176,7 @@ QD_INLINE qd_f32x4 qk_gemm_finish4(const qk_gemm_args *g, uint32_t row, uint32_t
     if (g->activation == QK_GELU_TANH)
         values = qk_gemm_gelu4(values);
     if (g->gate)
-        values *= qk_gemm_gate4(g, row, column);
+        values *= qk_gemm_gate4(g, row, column, g->n);
     return values;
 }
 

@@ -4,7 +4,8 @@
 
 static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN == (int)QK_E4M3FN &&
               QNI_E4M3FNUZ == (int)QK_E4M3FNUZ);
-static_assert(QN_GEMM_GELU_TANH == (int)QK_GELU_TANH);
+static_assert(QN_GEMM_GELU_TANH == (int)QK_GELU_TANH &&
+              QN_GEMM_SILU_AND_MUL == (int)QK_SILU_AND_MUL);
 
 enum { MAX_THREADS = 512 }; // of any kernel here
 
@@ -88,8 +89,8 @@ qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const vo
     const qk_gemm_args args = qni_gemm_kernel_args(problem, config->rows, config->columns);
     const int64_t groups = qni_gemm_count_tiles(problem, config->rows, config->columns);
     const uint32_t threads = config->waves * (uint32_t)stream->device->info.wave_size;
-    return qni_launch(stream, &config->kernel[0], (const uint32_t[]){(uint32_t)groups, 1, 1},
-                      threads, &args, sizeof args);
+    return qni_launch(stream, &config->kernel[qni_gemm_needs_full(problem)],
+                      (const uint32_t[]){(uint32_t)groups, 1, 1}, threads, &args, sizeof args);
 }
 
 // ---- the cost of a product, in units of the time that reading its weights from memory takes

@@ -5,11 +5,16 @@
 //   p[m,n] = sum_kb sa[m,kb] sb[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
 //   d[m,n] = c[m,n] + gate[m / gate_rows,n] activation(p[m,n] + bias[n])
 //
+// or, where pairs of columns make one, with x = p + bias:
+//
+//   d[m,j] = c[m,j] + gate[m / gate_rows,j] silu(x[m,2j]) x[m,2j+1]
+//
 // Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to
 // 128 products of a K-block, scales twice, adds the blocks, adds bias, adds c: to first order at
 // most (k + 4) roundings act on any product, each of 2^-24. The bound is twice that, which allows
 // for matrix cores that cut instead of round. An activation adds the error that its own definition
-// allows, and makes the error of its argument larger by its slope, at most 1.13.
+// allows, and makes the error of its argument larger by its slope, at most 1.13 (GELU) and 1.1
+// (SiLU).
 // Hardware that flushes subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores of gfx90a)
 // loses products with a subnormal operand whole, and up to 2^-126 at each sum.
 // Hopper's tensor cores add 32 products of FP8 codes and a sum in one instruction: they align all
@@ -166,10 +171,10 @@ static estimate add(const qni_gemm_problem *p, estimate x, double y) {
     return (estimate){x.value + y, x.error + roundings(p) * fabs(y)};
 }
 
-static estimate gelu_tanh(estimate x) {
+static estimate activated(qn_activation function, estimate x) {
     constexpr double slope = 1.13;
     double relative;
-    const double y = qni_activated(QN_GELU_TANH, x.value, &relative);
+    const double y = qni_activated(function, x.value, &relative);
     const double own = fmin((relative + 4) * F32_ROUNDING, 1), before = slope * x.error;
     return (estimate){y, before + own * (fabs(y) + before) + fabs(x.value) * 0x1p-124};
 }
@@ -179,14 +184,34 @@ static estimate multiply(estimate x, double gate) {
     return (estimate){y, x.error * fabs(gate) + 4 * F32_ROUNDING * fabs(y) + SMALLEST_NORMAL};
 }
 
-/** Returns one element of d, and *bound as qni_gemm_ref defines it. */
+static estimate multiply_both(estimate x, estimate y) {
+    estimate both = multiply(x, y.value);
+    both.error += (fabs(x.value) + x.error) * y.error;
+    return both;
+}
+
+/** Returns p[m,n] + bias[n]. */
+static estimate biased(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at) {
+    const estimate sum = product(p, cuts_fp8, r, at);
+    return p->bias ? add(p, sum, read_at(&r->bias, at.n)) : sum;
+}
+
+/** Returns what is multiplied by gate, in a column of d. */
+static estimate factor(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at) {
+    at.n *= qni_gemm_ratio(p);
+    const estimate x = biased(p, cuts_fp8, r, at);
+    if (p->activation == QN_GEMM_NO_ACTIVATION)
+        return x;
+    if (p->activation == QN_GEMM_GELU_TANH)
+        return activated(QN_GELU_TANH, x);
+    at.n++;
+    return multiply_both(activated(QN_SILU, x), biased(p, cuts_fp8, r, at));
+}
+
+/** Returns one element of d, and *bound as qni_gemm_ref defines it. at.n is a column of d. */
 static double element(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at,
                       double *bound) {
-    estimate d = product(p, cuts_fp8, r, at);
-    if (p->bias)
-        d = add(p, d, read_at(&r->bias, at.n));
-    if (p->activation == QN_GEMM_GELU_TANH)
-        d = gelu_tanh(d);
+    estimate d = factor(p, cuts_fp8, r, at);
     if (p->gate)
         d = multiply(d, read_at(&r->gate, at.m / p->gate_rows * p->gate_batch + at.n));
     if (p->c)
@@ -202,11 +227,12 @@ void qni_gemm_ref(const qni_gemm_problem *p, bool cuts_fp8, double *d, double *b
                        .bias = reader_of(p->bias, p->dtype_bias),
                        .gate = reader_of(p->gate, p->dtype_gate)};
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+    const int64_t columns = qni_gemm_columns(p);
     for (int64_t row = 0; row < slabs * p->m; row++) {
         place at = {.slab = row / p->m, .m = row % p->m};
         at.group = qni_gemm_row_group(p, at.slab, at.m);
-        for (at.n = 0; at.n < p->n && at.group != QNI_GEMM_ROW_UNTOUCHED; at.n++) {
-            const int64_t i = row * p->n + at.n;
+        for (at.n = 0; at.n < columns && at.group != QNI_GEMM_ROW_UNTOUCHED; at.n++) {
+            const int64_t i = row * columns + at.n;
             double error = 0;
             d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, cuts_fp8, &r, at, &error);
             if (bound)

@@ -194,10 +194,21 @@ static void gate_over_d(qni_gemm_case *c) {
     c->args.gate = &vectors;
 }
 static void odd_activation(qni_gemm_case *c) {
-    c->args.activation = (qn_gemm_activation)2;
+    c->args.activation = (qn_gemm_activation)3;
 }
 static void give_activation(qni_gemm_case *c) {
     c->args.activation = QN_GEMM_GELU_TANH;
+}
+static void halve_d(qni_gemm_case *c) {
+    c->args.activation = QN_GEMM_SILU_AND_MUL;
+}
+static int64_t wide_shape[2];
+static void halve_c(qni_gemm_case *c) {
+    c->args.activation = QN_GEMM_SILU_AND_MUL;
+    reshape(&c->b, 10, 130);
+    memcpy(wide_shape, (int64_t[]){3, 10}, sizeof wide_shape);
+    c->c.t.shape = wide_shape;
+    c->args.c = &c->c.t;
 }
 static void between_sizes(qni_gemm_case *c) {
     c->args.struct_size = offsetof(qn_gemm_args, gate);
@@ -274,8 +285,12 @@ static const refusal refusals[] = {
     {"short gate", QN_E_INVALID, "gemm: gate has shape [3, 4], needs [any, 5]", short_gate,
      QN_GEMM_DENSE},
     {"deep gate", QN_E_INVALID, "gemm: gate has 3 dimensions, needs 2", deep_gate, QN_GEMM_DENSE},
-    {"activation", QN_E_INVALID, "gemm: activation is 2, needs QN_GEMM_NO_ACTIVATION (0) or",
+    {"activation", QN_E_INVALID, "gemm: activation is 3, needs QN_GEMM_NO_ACTIVATION (0), ",
      odd_activation, QN_GEMM_DENSE},
+    {"silu, short b", QN_E_INVALID, "gemm: b has shape [5, 130], needs [10, 130]", halve_d,
+     QN_GEMM_DENSE},
+    {"silu, wide c", QN_E_INVALID, "gemm: c has shape [3, 10], needs [3, 5]", halve_c,
+     QN_GEMM_DENSE},
     {"grouped activation", QN_E_INVALID,
      "gemm_grouped_masked: activation is 1; only the dense form has one", give_activation,
      QN_GEMM_GROUPED_MASKED},

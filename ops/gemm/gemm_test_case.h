@@ -79,7 +79,7 @@ static inline void try_op(const qni_op *op) {
 /** Runs the kernel on the case and compares. Returns false if the kernel does not take the
  *  case. */
 static inline bool run_kernel(const qni_variant *variant, qni_gemm_case *c) {
-    const char *defines = variant->config.kernel[0].defines;
+    const char *defines = variant->config.kernel[0].defines; // as of all its kernels
     double error;
     char detail[256] = "";
     if (!qni_variant_fits(variant, device, &c->problem, nullptr))
@@ -97,8 +97,10 @@ static inline bool run_kernel(const qni_variant *variant, qni_gemm_case *c) {
 /** Returns the kernel with an image of another optimisation, which the JIT compiles. */
 static inline qni_variant at_level(const qni_variant *variant, const char *level) {
     qni_variant copy = *variant;
-    copy.config.kernel[0].defines = level;
-    copy.config.kernel[0].max_scratch_bytes = copy.config.kernel[0].max_sgpr_spills = INT32_MAX;
+    for (int i = 0; i < 2; i++) {
+        copy.config.kernel[i].defines = level;
+        copy.config.kernel[i].max_scratch_bytes = copy.config.kernel[i].max_sgpr_spills = INT32_MAX;
+    }
     return copy;
 }
 

@@ -304,6 +304,11 @@ QN_INLINE f32v logistic_of(f32v x, f32v y) {
 #endif
 }
 
+/** Returns x / (1 + exp(-x)). */
+QN_INLINE f32v silu_of(f32v x) {
+    return logistic_of(x, x * -0x1.715476p+0f); // log2(e)
+}
+
 /** Returns x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as gpu/elementary.h explains. */
 QN_INLINE f32v gelu_tanh_of(f32v x) {
     return logistic_of(x, x * fma_of(x * x, all_of(-0x1.a5a7dp-4f), all_of(-0x1.26aec2p+1f)));

@@ -11,7 +11,7 @@ from ._public import flag, found, public
 from ._tensor import choose_dtype, dims, empty_like
 from ._types import Array, DType, GemmActivation
 
-_ACTIVATIONS = {None: 0, "gelu_tanh": 1}
+_ACTIVATIONS = {None: 0, "gelu_tanh": 1, "silu_and_mul": 2}
 
 
 @public(d="out", b_is_packed="packed")
@@ -27,11 +27,12 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
     scale_a     f32 [m, ceil(k / 128)], of FP8 alone
     scale_b     f32 [ceil(n / 128), ceil(k / 128)], of FP8 alone; packed: what gemm_pack gave
     bias        [n] of bf16 or f32; None: nothing is added
-    activation  "gelu_tanh"; None: none
+    activation  "gelu_tanh"; "silu_and_mul": silu(x[2j]) * x[2j+1] of pairs of columns, so that out, c and gate have n / 2
+                columns, and b's rows alternate between gate and up; None: none
     gate        bf16 or f32 [n], or [batches, n] with a row for each m / batches rows; None: nothing is multiplied
     dtype       of a new out: bf16 or f32
     packed      b and scale_b come from gemm_pack
-    n           columns of a new out, b's own rows; needed with packed
+    n           b's own rows, for a new out; needed with packed
     out         [m, n] of bf16 or f32; None: a new one
 
     Returns out, of a's kind. Raises ValueError (shape, stride, overlap, activation, packed without n or out),
@@ -44,10 +45,11 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
            [128., 128.]], dtype=float32)
     """
     if activation not in _ACTIVATIONS:
-        raise ValueError(f"gemm: activation is {found(activation)}; accepted: None, 'gelu_tanh'")
+        raise ValueError(f"gemm: activation is {found(activation)}; accepted: None, 'gelu_tanh', 'silu_and_mul'")
     if out is None:
         name = choose_dtype("gemm", dtype, ("bfloat16", "float32"))
-        out = empty_like(a, shape=(dims("gemm", "a", a, 2)[0], _columns("gemm", b, 2, packed, n)), dtype=name)
+        columns = _activated("gemm", _columns("gemm", b, 2, packed, n), activation)
+        out = empty_like(a, shape=(dims("gemm", "a", a, 2)[0], columns), dtype=name)
     _ops.gemm(out, a, b, c, scale_a, scale_b, bias, gate, _ACTIVATIONS[activation], packed)
     return out
 
@@ -151,3 +153,12 @@ def _columns(op, b, ndim, packed, n):
     if flag(op, "packed", packed):
         raise ValueError(f"{op}: n is None; needed with packed, whose rows are padded, or out")
     return dims(op, "b", b, ndim)[-2]
+
+
+def _activated(op, columns, activation):
+    """Returns how many columns of out so many of the product make."""
+    if activation != "silu_and_mul":
+        return columns
+    if columns % 2:
+        raise ValueError(f"{op}: b has {columns} rows; accepted with activation 'silu_and_mul': an even number")
+    return columns // 2

@@ -33,7 +33,7 @@ A = TypeVar("A", bound=Array)  # a result is of its first array's kind and dtype
 
 Layout = Literal["NHD", "HND"]
 Activation = Literal["silu", "gelu", "gelu_tanh"]
-GemmActivation = Literal["gelu_tanh"]
+GemmActivation = Literal["gelu_tanh", "silu_and_mul"]
 PosEncoding = Literal["none", "rope_llama", "alibi"]
 LseBase = Literal[2, "e"]
 BitOrder = Literal["big", "little"]

@@ -13,6 +13,7 @@ enum { D, PACKED, PACKED_SCALE, A, B, C, SCALE_A, SCALE_B, LAYOUT, BIAS, GATE, C
 typedef struct gemm_sizes {
     int64_t m, n, k, groups;
     qn_gemm_grouping grouping;
+    qn_gemm_activation activation;
     bool is_fp8, is_packed;
 } gemm_sizes;
 
@@ -31,9 +32,15 @@ static gemm_sizes take_sizes(input *in) {
                     .grouping = (qn_gemm_grouping)take(in, 4),
                     .is_fp8 = take_bool(in)};
     s.is_packed = s.is_fp8 && take_bool(in);
-    if (s.grouping == QN_GEMM_DENSE)
+    if (s.grouping == QN_GEMM_DENSE) {
         s.groups = 1;
+        s.activation = (qn_gemm_activation)take(in, 3);
+    }
     return s;
+}
+
+static int64_t columns_of(const gemm_sizes *s) {
+    return s->activation == QN_GEMM_SILU_AND_MUL ? s->n / 2 : s->n;
 }
 
 /** Sets a matrix of rows by columns, with groups if the form has them, and column-major now and
@@ -49,7 +56,7 @@ static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows
 
 /** Sets bias and gate, which dense products take. */
 static void set_epilogue(tensor *t, const gemm_sizes *s, input *in) {
-    const int64_t batches = s->m % 3 == 0 ? 3 : 1, shape[] = {batches, s->n};
+    const int64_t batches = s->m % 3 == 0 ? 3 : 1, shape[] = {batches, columns_of(s)};
     const uint32_t given = s->grouping == QN_GEMM_DENSE ? take(in, 8) : 0;
     const int ndim = given & 4 ? 2 : 1;
     set_tensor(&t[BIAS], given & 4 ? f32 : bf16, 1, &s->n);
@@ -67,13 +74,13 @@ static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
                      b = s->is_fp8 ? TAKE_ONE(in, e4m3) : bf16,
                      d = is_dense && take_bool(in) ? f32 : bf16;
     const uint32_t turned = take(in, 8);
-    set_matrix(&t[D], d, slabs, s->m, s->n, false);
+    set_matrix(&t[D], d, slabs, s->m, columns_of(s), false);
     set_matrix(&t[A], a, slabs, s->m, s->k, turned & 1);
     set_matrix(&t[B], b, groups, s->n, s->k, turned & 2 && !s->is_packed);
     set_matrix(&t[SCALE_A], f32, slabs, s->m, blocks_of(s->k), turned & 4);
     set_matrix(&t[SCALE_B], f32, groups, blocks_of(s->n), blocks_of(s->k), false);
     set_matrix(&t[PACKED_SCALE], f32, groups, blocks_of(s->n), blocks_of(s->k), false);
-    set_matrix(&t[C], d, 0, s->m, s->n, false);
+    set_matrix(&t[C], d, 0, s->m, columns_of(s), false);
     SET(&t[LAYOUT], i32, s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups);
     t[SCALE_A].is_there = t[SCALE_B].is_there = s->is_fp8;
     t[C].is_there = is_dense && take_bool(in);
@@ -156,9 +163,7 @@ static void fuzz_gemm(input *in) {
                       .b_is_packed = s.is_packed,
                       .m_alignment = is_ends ? TAKE_ONE(in, alignments) : 0,
                       .zero_padding = is_ends && take_bool(in),
-                      .activation = s.grouping == QN_GEMM_DENSE && take_bool(in)
-                                        ? QN_GEMM_GELU_TANH
-                                        : QN_GEMM_NO_ACTIVATION};
+                      .activation = s.activation};
     change_tensors(t, COUNT, in);
     give_memories(t, COUNT, in);
     put_layout(&t[LAYOUT], &s, a.m_alignment ? a.m_alignment : 128, in);

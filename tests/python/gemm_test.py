@@ -89,6 +89,17 @@ def test_epilogue(device, dtype):
         assert (np.abs(got - want) <= unit * np.abs(want) + 1e-5 * (1 + np.abs(gates))).all()
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942", "sim:gfx1151"])
+def test_silu_and_mul(device):
+    a, b, bias, residual = normal(25, (12, 40), BF16), normal(26, (70, 40), BF16), normal(27, (70,)), normal(28, (12, 35))
+    x = a.astype(np.float64) @ b.T.astype(np.float64) + bias
+    want = x[:, 0::2] / (1 + np.exp(-x[:, 0::2])) * x[:, 1::2] + residual
+    got = quern.gemm(*(quern.to(t, device) for t in (a, b, residual)), bias=quern.to(bias, device), activation="silu_and_mul",
+                     dtype="f32")
+    assert got.shape == (12, 35)
+    assert (np.abs(quern.numpy(got) - want) <= 2.0**-18 * (1 + np.abs(want)) * (1 + np.abs(x[:, 1::2]))).all()
+
+
 def test_gemm_fp8_on_a_simulated_device():
     a, scale_a = quern.quantize_fp8(normal(8, (17, 256)))
     b, scale_b = quern.quantize_fp8(normal(9, (130, 256)), (128, 128))
@@ -129,7 +140,9 @@ def test_grouped_masked():
     (lambda a, b: quern.gemm(a, b, out=np.zeros((8, 64), np.int32)), NotImplementedError, "gemm: out"),
     (lambda a, b: quern.gemm(a, b.astype(np.float32)), NotImplementedError, "gemm: a is bf16 and b is f32"),
     (lambda a, b: quern.gemm(a, b, packed=True), ValueError, "gemm: n is None; needed with packed"),
-    (lambda a, b: quern.gemm(a, b, activation="relu"), ValueError, "gemm: activation is 'relu'; accepted: None, 'gelu_tanh'"),
+    (lambda a, b: quern.gemm(a, b, activation="relu"), ValueError, "gemm: activation is 'relu'; accepted: None, 'gelu_tanh', 'silu_and_mul'"),
+    (lambda a, b: quern.gemm(a, b, activation=["gelu_tanh"]), TypeError, "gemm: activation is a list of 1; accepted: 'gelu_tanh', 'silu_and_mul', None"),
+    (lambda a, b: quern.gemm(a, b[:63], activation="silu_and_mul"), ValueError, "gemm: b has 63 rows; accepted with activation"),
     (lambda a, b: quern.gemm(a, b, bias=np.zeros(63, np.float32)), ValueError, r"gemm: bias has shape \[63\], needs \[64\]"),
     (lambda a, b: quern.gemm(a, b, gate=np.zeros((3, 64), np.float32)), ValueError, "gemm: gate has 3 rows; out's 8 rows are no multiple"),
     (lambda a, b: quern.quantize_fp8(a, (3, 5)), NotImplementedError, "quantize_fp8: block"),

@@ -149,12 +149,13 @@ static void load_bias(qni_gemm_epilogue *e, const qni_gemm_problem *p, int64_t n
         e->bias[n] = p->bias && n < columns ? vector_at(p->bias, p->dtype_bias, n0 + n) : 0;
 }
 
-/** Lets bias, activation and gate act on a panel's sums. */
+/** Lets bias, activation and gate act on a panel's sums, which become `columns` columns of d from
+ *  n0 on. */
 static void finish_panel(const work *w, const tile *t, int64_t n0, int64_t columns, float *sums) {
     const qni_gemm_problem *p = w->problem;
     qni_gemm_epilogue e = {.activation = p->activation};
     int64_t batch_end = t->m0;
-    load_bias(&e, p, n0, columns);
+    load_bias(&e, p, n0 * qni_gemm_ratio(p), columns * qni_gemm_ratio(p));
     for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
         if (m == batch_end) {
             const int64_t batch = p->gate ? m / p->gate_rows : 0;
@@ -167,7 +168,8 @@ static void finish_panel(const work *w, const tile *t, int64_t n0, int64_t colum
 
 static void store_panel(const work *w, const tile *t, int64_t panel, float *sums) {
     const qni_gemm_problem *p = w->problem;
-    const int64_t n0 = panel * QNI_GEMM_PANEL_N, columns = min_i64(p->n - n0, QNI_GEMM_PANEL_N);
+    const int64_t per_panel = QNI_GEMM_PANEL_N / qni_gemm_ratio(p), n0 = panel * per_panel;
+    const int64_t columns = min_i64(qni_gemm_columns(p) - n0, per_panel);
     const int64_t bytes = qni_dtype_bytes(p->dtype_d);
     if (qni_gemm_has_epilogue(p))
         finish_panel(w, t, n0, columns, sums);
@@ -179,8 +181,9 @@ static void store_panel(const work *w, const tile *t, int64_t panel, float *sums
 }
 
 static void zero_tile(const qni_gemm_problem *p, const tile *t) {
-    const int64_t bytes = qni_dtype_bytes(p->dtype_d), n0 = t->panel0 * QNI_GEMM_PANEL_N;
-    const int64_t columns = min_i64(p->n, t->panel1 * QNI_GEMM_PANEL_N) - n0;
+    const int64_t bytes = qni_dtype_bytes(p->dtype_d);
+    const int64_t per_panel = QNI_GEMM_PANEL_N / qni_gemm_ratio(p), n0 = t->panel0 * per_panel;
+    const int64_t columns = min_i64(qni_gemm_columns(p), t->panel1 * per_panel) - n0;
     for (int64_t m = t->m0; m < t->m1; m++)
         memset((char *)p->d + (m * p->d_row + n0) * bytes, 0, (size_t)(columns * bytes));
 }

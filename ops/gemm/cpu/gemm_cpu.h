@@ -32,7 +32,7 @@ typedef struct qni_gemm_block {
 /** What acts on the sums of a panel before c is added. */
 typedef struct qni_gemm_epilogue {
     alignas(64) float bias[QNI_GEMM_PANEL_N]; // zeros without a bias
-    alignas(64) float gate[QNI_GEMM_PANEL_N]; // ones without a gate
+    alignas(64) float gate[QNI_GEMM_PANEL_N]; // of columns of d; ones without a gate
     qn_gemm_activation activation;
 } qni_gemm_epilogue;
 
@@ -51,7 +51,8 @@ typedef struct qni_gemm_engine {
     void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
                             const float *scales, int64_t rows, bool is_first, const char *next);
     int64_t direct_rows;
-    /** Turns a row of sums, all 64, into what c is added to. */
+    /** Turns a row of sums, all 64, into what c is added to: 64 columns of d or, where pairs make
+     *  one, 32. */
     void (*finish)(float *sums, const qni_gemm_epilogue *epilogue);
     /** Stores `columns` elements of a row: d = sums, or c + sums if c is not null. */
     void (*store)(void *d, const void *c, qni_dtype dtype, const float *sums, int64_t columns);

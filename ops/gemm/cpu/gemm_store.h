@@ -19,7 +19,25 @@ static inline float float_of(uint16_t x) {
     return __builtin_bit_cast(float, (uint32_t)x << 16);
 }
 
+/** Turns pairs into columns: silu(x[2j]) x[2j+1]. */
+static void halve_row(float *sums, const qni_gemm_epilogue *e) {
+    constexpr int64_t half = QNI_GEMM_PANEL_N / 2;
+    alignas(64) float x[half], up[half];
+    for (int64_t j = 0; j < half; j++) {
+        x[j] = sums[2 * j] + e->bias[2 * j];
+        up[j] = sums[2 * j + 1] + e->bias[2 * j + 1];
+    }
+    for (int64_t j = 0; j < half; j += QN_LANES) {
+        const f32v y = silu_of(load(QNI_F32, x, j)) * load(QNI_F32, up, j);
+        store(QNI_F32, sums, j, y * load(QNI_F32, e->gate, j));
+    }
+}
+
 static void finish_row(float *sums, const qni_gemm_epilogue *e) {
+    if (e->activation == QN_GEMM_SILU_AND_MUL) {
+        halve_row(sums, e);
+        return;
+    }
     for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += QN_LANES) {
         f32v x = load(QNI_F32, sums, n) + load(QNI_F32, e->bias, n);
         if (e->activation == QN_GEMM_GELU_TANH)

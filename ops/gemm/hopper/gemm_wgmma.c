@@ -107,6 +107,8 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
 static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     const qni_config *config = &variant->config;
     const qni_tensor_map a = map_a(p, config), b = map_b(p, config);
+    if (qni_gemm_needs_full(p))
+        return qni_no(why, "takes no SiLU-and-multiply");
     if (qni_gemm_has_epilogue(p))
         return qni_no(why, "takes no bias, activation or gate");
     if (p->is_packed)

@@ -126,6 +126,8 @@ static void others_are_refused_by_name(void **) {
     assert_refused(bf16, &p, "takes no bias, activation or gate");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.gate = memory, p.gate_rows = 64;
     assert_refused(fp8, &p, "takes no bias, activation or gate");
+    p = dense(QNI_BF16, 64, 128, 128), p.activation = QN_GEMM_SILU_AND_MUL;
+    assert_refused(bf16, &p, "takes no SiLU-and-multiply");
     p = dense(QNI_BF16, 64, 128, 100);
     assert_refused(bf16, &p, "stride 100 of a is 200 bytes");
 }
