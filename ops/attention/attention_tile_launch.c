@@ -72,7 +72,8 @@ static bool is_for_types(const qni_variant *variant, const qni_attention_problem
 static bool takes_rows_in_memory(const qni_attention_problem *p, qni_reason *why) {
     const qk_attention_args *g = &p->args;
     if (begin_at_pieces(p->dtype, &g->q) && begin_at_pieces(p->dtype_kv, &g->k) &&
-        begin_at_pieces(p->dtype_kv, &g->v) &&
+        begin_at_pieces(p->dtype_kv, &g->v) && begin_at_pieces(p->dtype, &p->tail.q) &&
+        begin_at_pieces(p->dtype_kv, &p->tail.k) &&
         are_pieces(p->dtype_o, g->o, g->o_batch, g->o_token, g->o_head) &&
         are_pieces(QNI_F32, g->partial_o, 0, 0, 0))
         return true;

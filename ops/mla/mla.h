@@ -11,6 +11,13 @@
 
 extern const qni_op qni_op_mla;
 
+/** The kernels that are not attention's: what variants.def lists. */
+#define QN_VARIANT QN_PROTOTYPES
+#define QN_IMAGE(...)
+#include "variants.def"
+#undef QN_VARIANT
+#undef QN_IMAGE
+
 /** Checks a call and fills the problem. mla_args.c. */
 qn_status qni_mla_make(const qn_stream *stream, const qn_mla_args *args, qni_attention_problem *p);
 
