@@ -9,7 +9,8 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 import decoder_test  # noqa: E402
 import flux_test  # noqa: E402
-from models import DECODERS, DTYPES, decoder, tokens  # noqa: E402
+import linear_test  # noqa: E402
+from models import DECODERS, DTYPES, decoder, flux, put, scene, tokens  # noqa: E402
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -22,6 +23,13 @@ def test_decoders(name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_flux(dtype):
     assert all(".gpu" in kernel for kernel in flux_test.check(dtype, where="cuda"))
+
+
+@pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="other cards' products are PyTorch's")
+def test_products_on_hopper():
+    model = flux(torch.bfloat16, layers=1, single_layers=1).cuda()
+    calls = linear_test.compare(model, put(scene(torch.bfloat16, side=16, text=256), "cuda"), linears="fast")
+    assert sum(calls.values()) == linear_test.PRODUCTS and all("wgmma" in kernel for kernel in calls)
 
 
 def test_staged_from_the_cpu():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern.patch: a model's norms, rotary embeddings and gated activations by quern. PyTorch is imported when it is called."""
+"""quern.patch: a model's norms, rotary embeddings, activations and some linear layers by quern. PyTorch is imported when
+it is called."""
 
 import collections
 
@@ -107,8 +108,9 @@ def _replace(patch, path, module, kinds):
     return ()
 
 
-def patch(model, device=None, allow_slow=False):
-    """Makes quern compute a PyTorch model's norms, rotary embeddings and gated activations, in place. Returns a Patch.
+def patch(model, device=None, allow_slow=False, linears="fast"):
+    """Makes quern compute a PyTorch model's norms, rotary embeddings, activations and linear layers with what follows
+    them, in place. Returns a Patch.
 
     model   a torch.nn.Module for inference: transformers' decoders (Llama, Qwen3 and others built alike), diffusers'
             FluxTransformer2DModel, or any that has such modules; f32, f16 or bf16. Each module's replacement is compared with
@@ -116,8 +118,10 @@ def patch(model, device=None, allow_slow=False):
     device  None: the ops run where their tensors are. A spec or Device ("sim:gfx942", "cuda:0"): every op's
             tensors are copied there and results copied back, which is slow; a log line says so
     allow_slow  whether an op runs a slow kernel if the GPU has no other. If not, PyTorch's operators compute the op,
-    and a log
-            line says so, once for each shape
+            and a log line says so, once for each shape
+    linears  bf16 layers of diffusers' FLUX together with the GELU, or the gate and residual, that follow them. "fast": on
+            GPUs where this is faster, which today are Hopper's, from 256 rows; "all": everywhere; "none": PyTorch
+            computes them. transformers' FP8Linear is quern's unless this is "none"
 
     `print(quern.patch(model))` lists what was replaced and what was left alone. Nothing has gradients: a patched module
     that would need one raises RuntimeError. Raises TypeError (no module), ValueError (in training mode, patched
@@ -125,16 +129,18 @@ def patch(model, device=None, allow_slow=False):
     """
     import torch
 
-    from . import kinds
+    from . import kinds, linear
     from .run import Runner
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"patch: model is {type(model).__name__}, needs a torch.nn.Module")
+    if linears not in linear.CHOICES:
+        raise ValueError(f"patch: linears is {linears!r}; accepted: 'fast', 'all', 'none'")
     if "_quern_patch" in model.__dict__:
         raise ValueError("patch: model is patched already; unpatch() it first")
     if model.training:
         raise ValueError("patch: model is in training mode and quern has no gradients; call model.eval() first")
-    run = Runner(device, allow_slow)
+    run = Runner(device, allow_slow, linears)
     result = Patch(model, run)
     done = set()
     try:

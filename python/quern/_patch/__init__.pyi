@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Types of quern.patch, for editors and checkers; tests/python/types_test.py holds them to the code.
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 from .._device import Device as _Device
 
@@ -16,4 +16,5 @@ class Patch:
     def __enter__(self) -> Patch: ...
     def __exit__(self, *exception: object) -> None: ...
 
-def patch(model: Any, device: str | _Device | None = None, allow_slow: bool = False) -> Patch: ...
+def patch(model: Any, device: str | _Device | None = None, allow_slow: bool = False,
+          linears: Literal["fast", "all", "none"] = "fast") -> Patch: ...

@@ -4,6 +4,7 @@
 import torch
 
 from . import Replacement, Unfit, trial
+from .linear import is_plain
 
 _FUNCTIONS = {"silu_and_mul": torch.nn.functional.silu, "gelu_and_mul": torch.nn.functional.gelu,
               "gelu_tanh_and_mul": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}
@@ -20,12 +21,6 @@ def _op_of(function):
 
 
 # ---- gate and up beside each other, as the ops take them
-
-def _is_plain(x, layer):
-    """Returns whether calling this layer does nothing but multiply and add."""
-    return (type(layer) is torch.nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
-            and "forward" not in layer.__dict__ and not torch.is_autocast_enabled(x.device.type))
-
 
 def _project(rows, weight, bias, out):
     if bias is None:
@@ -61,7 +56,7 @@ def is_gated_mlp(module):
 def _mlp_function(run, op):
     def forward(self, x):
         gate, up = self.gate_proj, self.up_proj
-        if not torch.compiler.is_compiling() and _is_plain(x, gate) and _is_plain(x, up):
+        if not torch.compiler.is_compiling() and is_plain(x, gate) and is_plain(x, up):
             both = _both(x, (gate.weight, gate.bias), (up.weight, up.bias))
         else:  # another kind of layer, or a compiler that joins this with the op before
             both = torch.cat((gate(x), up(x)), dim=-1)
@@ -87,7 +82,7 @@ def _swapped(run, op):
     """Makes the forward of diffusers' GEGLU and SwiGLU, whose gate is the projection's second half."""
     def forward(self, hidden_states):
         proj, x = self.proj, hidden_states
-        if not torch.compiler.is_compiling() and _is_plain(x, proj):
+        if not torch.compiler.is_compiling() and is_plain(x, proj):
             (up, gate), bias = proj.weight.chunk(2), proj.bias
             up_bias, gate_bias = (None, None) if bias is None else bias.chunk(2)
             both = _both(x, (gate, gate_bias), (up, up_bias))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""diffusers' FLUX: one pass for head norms, rotation and the joining of text and image, and one for gated residual and
-LayerNorm."""
+"""diffusers' FLUX: one pass for head norms, rotation and the joining of text and image, one for gated residual and
+LayerNorm, and one product with the gate and the residual behind a feed-forward layer."""
 
 import copy
 import importlib
@@ -8,6 +8,7 @@ import importlib
 import torch
 
 from . import Replacement, Unfit, norms, trial
+from .linear import multiply, want
 
 
 def _name(thing):
@@ -161,7 +162,19 @@ def _block_function(run):
 
 def _second_half(run, norm, feed_forward, residual, attended, gate, shift_mlp, scale_mlp, gate_mlp):
     residual, normed = _halfway(run, norm, residual, attended, gate, scale_mlp, shift_mlp)
-    return residual + gate_mlp.unsqueeze(1) * feed_forward(normed)
+    first, last = _parts_of(feed_forward)
+    if last is None:
+        return residual + gate_mlp.unsqueeze(1) * feed_forward(normed)
+    return multiply(run, first(normed), last, gate=gate_mlp, residual=residual)
+
+
+def _parts_of(feed_forward):
+    """Returns a FeedForward's layer with its activation, and its other layer; or two Nones if there is more to it."""
+    net = getattr(feed_forward, "net", ())
+    has_more = feed_forward._forward_hooks or feed_forward._forward_pre_hooks or "forward" in feed_forward.__dict__
+    if _name(feed_forward) != "FeedForward" or has_more or len(net) != 3 or type(net[1]) is not torch.nn.Dropout or net[1].training:
+        return None, None
+    return net[0], net[2]
 
 
 def block(run, module):
@@ -179,3 +192,47 @@ def block(run, module):
     if not trial.agree(trial.run(_block_function(run.plain), small, **arguments), want):
         raise Unfit("it computes something else than quern's FluxTransformerBlock")
     return Replacement("gated_residual_layernorm", _block_function(run), {module.norm2: None, module.norm2_context: None})
+
+
+# ---- the block of one stream: attention and the feed-forward layer beside each other, joined by one product
+
+def is_single_block(module):
+    return _name(module) == "FluxSingleTransformerBlock"
+
+
+def _beside(run, block, attended, normed):
+    """Returns [attended, GELU(proj_mlp(normed))], joined along columns."""
+    if torch.compiler.is_compiling() or not run.takes(normed, block.proj_mlp):
+        return torch.cat((attended, multiply(run, normed, block.proj_mlp, "gelu_tanh")), dim=2)
+    width = attended.shape[2]
+    both = torch.empty(*normed.shape[:2], width + block.proj_mlp.out_features, dtype=normed.dtype, device=normed.device)
+    both[..., :width] = attended
+    multiply(run, normed, block.proj_mlp, "gelu_tanh", out=both[..., width:])
+    return both
+
+
+def _single_function(run):
+    def forward(self, hidden_states, encoder_hidden_states, temb, image_rotary_emb=None, joint_attention_kwargs=None):
+        residual = torch.cat([encoder_hidden_states, hidden_states], dim=1)
+        normed, gate = self.norm(residual, emb=temb)
+        attended = self.attn(hidden_states=normed, image_rotary_emb=image_rotary_emb, **(joint_attention_kwargs or {}))
+        out = multiply(run, _beside(run, self, attended, normed), self.proj_out, gate=gate, residual=residual)
+        if out.dtype == torch.float16:
+            out = out.clip(-65504, 65504)
+        return out.split_with_sizes([encoder_hidden_states.shape[1], hidden_states.shape[1]], dim=1)
+
+    return forward
+
+
+def single_block(run, module):
+    want(run, module)
+    with torch.random.fork_rng(devices=[]):
+        small = type(module)(dim=16, num_attention_heads=2, attention_head_dim=8).eval()
+    small.act_mlp = module.act_mlp
+    angles = trial.numbers(7, 4).repeat_interleave(2, 1)
+    arguments = {"hidden_states": trial.rows(2, 5, 16), "encoder_hidden_states": trial.numbers(2, 2, 16),
+                 "temb": trial.numbers(2, 16), "image_rotary_emb": (angles.cos(), angles.sin())}
+    if not trial.agree(trial.run(_single_function(run.plain), small, **arguments),
+                       trial.run(type(module).forward, small, **arguments)):
+        raise Unfit("it computes something else than quern's FluxSingleTransformerBlock")
+    return Replacement("gemm", _single_function(run), {module.act_mlp: None})

@@ -7,7 +7,7 @@ A module stands before its parts in the model, so it is asked first, and may be 
 
 from functools import partial
 
-from . import Unfit, activations, attention, flux, norms
+from . import Unfit, activations, attention, flux, linear, norms
 
 _KINDS = [
     (norms.is_adaptive, norms.adaptive),
@@ -15,7 +15,10 @@ _KINDS = [
     (norms.is_layernorm, norms.layernorm),
     (activations.is_gated_mlp, activations.gated_mlp),
     (activations.is_gated_projection, activations.gated_projection),
+    (linear.is_gelu, linear.gelu),
+    (linear.is_fp8_linear, linear.fp8_linear),
     (flux.is_block, flux.block),
+    (flux.is_single_block, flux.single_block),
     (flux.is_attention, flux.attention),
     (attention.is_rotary, attention.rotary),
 ]

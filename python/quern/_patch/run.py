@@ -14,26 +14,41 @@ from .._native import ffi
 from ..compat import _fallback
 from ..torch import _slow
 from ..torch._tensors import refuse_gradients
+from . import linear, trial
 
 _logger = logging.getLogger("quern.patch")
 _logs = is_set("SGLANG_LOG_KERNEL")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+class Plain:
+    """Runs ops on the tensors' device without counting them, for trials."""
+    linears = "all"
+
+    def __call__(self, name, *arguments):
+        # Trials are of f32, which the product does not take: they show what is multiplied and added, not the kernel.
+        (trial.gemm if name == "gemm" else getattr(_ops, name))(*arguments)
+
+    @staticmethod
+    def takes(x, layer):
+        return linear.is_plain(x, layer)
+
+
 class Runner:
     """Runs ops for one patched model: run("rmsnorm", out, x, weight, eps)."""
+    plain = Plain()
 
-    def __init__(self, device, allow_slow):
+    def __init__(self, device, allow_slow, linears):
         self._allow_slow = allow_slow
+        self.linears = linears
         self.device = None if device is None else _tensor.device(device)
         self.calls = collections.Counter()
         self._last = {}  # op -> kernel
         self._weights = {}  # id of a parameter -> (parameter, its address and version, its copy on the device)
 
-    @staticmethod
-    def plain(name, *arguments):
-        """Runs an op on the tensors' device without counting it, for trials."""
-        getattr(_ops, name)(*arguments)
+    def takes(self, x, layer):
+        """Returns whether quern computes layer(x) and what follows it."""
+        return linear.takes(self.linears, x, layer)
 
     def announce(self):
         """Warns that tensors will be copied. The line is a warning because logging shows warnings without being set

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear layers together with what follows them, in one product: GELU's tanh form, or a gate and a residual. And
+transformers' FP8Linear."""
+
+import torch
+
+from . import Replacement, Unfit, trial
+
+CHOICES = ("fast", "all", "none")
+_ACTIVATIONS = {None: 0, "gelu_tanh": 1}
+_FEW = 256  # rows; with fewer, what follows the product costs nothing that shows
+
+
+def is_plain(x, layer):
+    """Returns whether calling this layer does nothing but multiply and add."""
+    return (type(layer) is torch.nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
+            and "forward" not in layer.__dict__ and not torch.is_autocast_enabled(x.device.type))
+
+
+# ---- where quern's product is the faster one: docs/performance.md, GEMM on an NVIDIA H200
+
+def _is_fast_on(device):
+    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) == (9, 0)
+
+
+def want(run, module):
+    """Raises Unfit unless the user wants products by quern where this module is."""
+    weight = next(module.parameters())
+    if run.linears == "none":
+        raise Unfit("linears is 'none'")
+    if run.linears == "fast" and (run.device is not None or weight.dtype != torch.bfloat16 or not _is_fast_on(weight.device)):
+        raise Unfit("PyTorch's own products are as fast here; linears='all' takes quern's")
+
+
+def takes(linears, x, layer):
+    """Returns whether quern computes layer(x) and what follows it."""
+    if not is_plain(x, layer) or x.dtype != torch.bfloat16 or layer.weight.dtype != torch.bfloat16:
+        return False
+    return linears == "all" or (_is_fast_on(x.device) and x.numel() >= _FEW * x.shape[-1] and not layer.weight.shape[0] % 8
+                                and not layer.weight.shape[1] % 8)
+
+
+# ---- residual + gate * activation(layer(x))
+
+def multiply(run, x, layer, activation=None, gate=None, residual=None, out=None):
+    """Returns residual + gate * activation(layer(x)): x [..., k], gate [batch, n], residual and out [..., n]."""
+    if not run.takes(x, layer):
+        return _by_pytorch(layer(x), activation, gate, residual, out)
+    n = layer.weight.shape[0]
+    if out is None:
+        out = torch.empty(*x.shape[:-1], n, dtype=x.dtype, device=x.device)
+    c = None if residual is None else residual.reshape(-1, n)
+    run("gemm", out.view(-1, n), x.reshape(-1, x.shape[-1]), layer.weight, c, None, None, layer.bias, gate,
+        _ACTIVATIONS[activation], False)
+    return out
+
+
+def _by_pytorch(y, activation, gate, residual, out):
+    if activation is not None:
+        y = torch.nn.functional.gelu(y, approximate="tanh")
+    if gate is not None:
+        y = gate.unsqueeze(1) * y
+    if residual is not None:
+        y = residual + y
+    return y if out is None else out.copy_(y)
+
+
+# ---- diffusers' GELU, which holds its layer
+
+def is_gelu(module):
+    return type(module).__name__ == "GELU" and "proj" in module._modules
+
+
+def _gelu_function(run):
+    return lambda self, hidden_states: multiply(run, hidden_states, self.proj, "gelu_tanh")
+
+
+def gelu(run, module):
+    want(run, module)
+    twin, x = trial.twin(module, modules={"proj": trial.linear(6, 8)}), 2 * trial.numbers(4, 5, 6)
+    if not trial.agree(trial.run(_gelu_function(run.plain), twin, x), trial.run(type(module).forward, twin, x)):
+        raise Unfit("its activation is not the tanh form of GELU")
+    return Replacement("gemm", _gelu_function(run))
+
+
+# ---- transformers' FP8Linear: groups of 128 of x are quantised, weights are in blocks of 128 x 128
+
+def is_fp8_linear(module):
+    return type(module).__name__ == "FP8Linear" and hasattr(module, "weight_scale_inv")
+
+
+def _quantize(run, rows):
+    """Returns rows in FP8 and their scales, whose columns are contiguous, as the copy engine of Hopper wants them."""
+    m, k = rows.shape
+    q = torch.empty(m, k, dtype=torch.float8_e4m3fn, device=rows.device)
+    scale = torch.empty(-(-k // 128), -(-m // 4) * 4, dtype=torch.float32, device=rows.device).t()[:m]
+    run("quantize_groups", q, scale, rows, 128, False, 1e-12)
+    return q, scale
+
+
+def _fp8_function(run):
+    def forward(self, input):
+        rows = input.reshape(-1, input.shape[-1])
+        dtype = torch.bfloat16 if input.dtype == torch.bfloat16 else torch.float32
+        out = torch.empty(rows.shape[0], self.weight.shape[0], dtype=dtype, device=rows.device)
+        bias = self.bias.float() if self.bias is not None and self.bias.dtype == torch.float16 else self.bias
+        q, scale = _quantize(run, rows)
+        run("gemm", out, q, self.weight, None, scale, self.weight_scale_inv, bias, None, 0, False)
+        return out.to(input.dtype).view(*input.shape[:-1], -1)
+
+    return forward
+
+
+def fp8_linear(run, module):
+    """Replaces an FP8Linear. There is no trial: its own product runs on GPUs alone."""
+    if run.linears == "none":
+        raise Unfit("linears is 'none'")
+    if module.weight.dtype != torch.float8_e4m3fn or module.weight_scale_inv.dtype != torch.float32:
+        raise Unfit(f"its weights are {module.weight.dtype} with scales of {module.weight_scale_inv.dtype}; "
+                    "quern takes e4m3fn with f32")
+    if tuple(module.block_size or ()) != (128, 128) or module.activation_scheme != "dynamic":
+        raise Unfit(f"its blocks are {module.block_size}, its scheme {module.activation_scheme!r}; "
+                    "quern takes 128 x 128 and 'dynamic'")
+    return Replacement("fp8_linear", _fp8_function(run))
