@@ -198,10 +198,11 @@ static bool is_wanted(int count, char **words, const char *op, const char *famil
 }
 
 static qn_status check_word(const char *word) {
-    char accepted[512] = "quantize, gemm, attention";
-    if (strcmp(word, "quantize") == 0 || strcmp(word, "gemm") == 0 ||
-        strcmp(word, "attention") == 0)
-        return QN_OK;
+    static const char *const others[] = {"quantize", "gemm", "attention", "mla"};
+    char accepted[512] = "quantize, gemm, attention, mla";
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(word, others[i]) == 0)
+            return QN_OK;
     for (int i = 0; i < rows_count(); i++) {
         const char *names[] = {rows_family(i), rows_name(i)};
         const bool is_first = i == 0 || strcmp(names[0], rows_family(i - 1)) != 0;
@@ -223,6 +224,7 @@ static int count_problems(const job *j, int count, char **words) {
         problems += is_wanted(count, words, rows_name(i), rows_family(i));
     problems += is_wanted(count, words, "quantize", "") ? 2 : 0;
     problems += is_wanted(count, words, "attention", "") ? 2 * j->num_seq + 1 : 0;
+    problems += is_wanted(count, words, "mla", "") ? 2 : 0;
     return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
 }
 
@@ -276,6 +278,16 @@ static qn_status measure_attentions(job *j, bool is_named) {
     return st;
 }
 
+static qn_status measure_mlas(job *j, bool is_named) {
+    const int before = j->report.num_left_out;
+    qn_status st = QN_OK;
+    for (int is_fp8 = 0; st == QN_OK && j->report.num_left_out == before && is_fp8 < 2; is_fp8++)
+        st = take(j, "mla", is_named,
+                  measure_mla(&j->report.results[j->report.count++], &j->report.device,
+                              &j->report.limits, is_fp8, (int)o.runs));
+    return st;
+}
+
 static qn_status measure_all(job *j, int count, char **words) {
     qn_status st = QN_OK;
     const int problems = count_problems(j, count, words);
@@ -294,6 +306,8 @@ static qn_status measure_all(job *j, int count, char **words) {
         st = measure_gemms(j, count > 0);
     if (st == QN_OK && is_wanted(count, words, "attention", ""))
         st = measure_attentions(j, count > 0);
+    if (st == QN_OK && is_wanted(count, words, "mla", ""))
+        st = measure_mlas(j, count > 0);
     cli_progress_end();
     return st == QN_OK ? st : cli_fail_lib(st, j->report.results[j->report.count - 1].problem);
 }
@@ -357,22 +371,23 @@ const cli_command cli_bench = {
     .arguments = "[OP...]",
     .summary = "Measure ops beside a copy, limits and peers",
     .details =
-        "OP is attention, gemm, quantize, a family of row ops (norm, activation, rope) or\n"
-        "one row op by name (rmsnorm, ...). Without OP all ops are measured; those that the\n"
-        "device has no kernel for are named below the table. Row ops work on bf16, and\n"
+        "OP is attention, mla, gemm, quantize, a family of row ops (norm, activation, rope)\n"
+        "or one row op by name (rmsnorm, ...). Without OP all ops are measured; those that\n"
+        "the device has no kernel for are named below the table. Row ops work on bf16, and\n"
         "quantize turns 64 MiB of bf16 into FP8; they take turns with copies that move as\n"
         "many bytes. gemm multiplies FP8 activations with packed FP8 weights, going round\n"
         "eight matrices so that none stays in a cache. attention works on bf16: prompts of\n"
         "24 heads of 128, whole and causal, and a token for each of eight caches of 4096\n"
-        "keys (32 heads, 8 of them in the cache); its GB/s count q, k, v and o. 'of the\n"
-        "limit' is the op's speed beside the copy's, or beside what arithmetic or memory\n"
-        "would allow. Loops that do nothing else measure this limit on the CPU; for GPUs it\n"
-        "is from data sheets. The copy is the library's own: on the CPU it takes all\n"
-        "threads and goes past the caches. With --peer the command measures gemm (also\n"
-        "without OP) beside PyTorch's product in bf16, or attention beside each of the\n"
-        "backends of PyTorch's scaled_dot_product_attention: prompts as arithmetic, the\n"
-        "decode as bytes of the cache. On GPUs attention's calls are replayed in a graph.\n"
-        "QUERN_NUM_THREADS sets the CPU's threads.",
+        "keys (32 heads, 8 of them in the cache); its GB/s count q, k, v and o. mla takes a\n"
+        "token of 16 heads for each of eight caches of 4096 keys of 512 + 64 elements, of\n"
+        "bf16 and of e4m3fn. 'of the limit' is the op's speed beside the copy's, or beside\n"
+        "what arithmetic or memory would allow. Loops that do nothing else measure this\n"
+        "limit on the CPU; for GPUs it is from data sheets. The copy is the library's own:\n"
+        "on the CPU it takes all threads and goes past the caches. With --peer the command\n"
+        "measures gemm (also without OP) beside PyTorch's product in bf16, or attention\n"
+        "beside each of the backends of PyTorch's scaled_dot_product_attention: prompts as\n"
+        "arithmetic, the decode as bytes of the cache. On GPUs attention's calls are\n"
+        "replayed in a graph. QUERN_NUM_THREADS sets the CPU's threads.",
     .options = options,
     .max_arguments = 64,
     .run = run};

@@ -34,5 +34,9 @@ qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *l
 
 qn_status measure_attention(measurement *out, cli_device *device, const cli_limits *limits,
                             const attention_shape *shape, int runs);
+/** Measures a token of 16 heads for each of eight paged caches of 4096 keys of 512 + 64 elements,
+ *  of bf16 or of e4m3fn. */
+qn_status measure_mla(measurement *out, cli_device *device, const cli_limits *limits, bool is_fp8,
+                      int runs);
 
 #endif

@@ -66,7 +66,7 @@ _quern() {
         ;;
     bench)
         options="--device --runs --m --n --k --seq --rows --dim --peer --python --svg --force --json"
-        words="attention gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
+        words="attention mla gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
         ;;
     sim)
         options="--arch --devices --check --mfma --trace --trace-file --json --error-exitcode --env"

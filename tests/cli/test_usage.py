@@ -189,6 +189,13 @@ def lines_of(plot):
     return [len(line) for line in points], {text.text for text in drawing.findall(f"{SVG}text")}
 
 
+def test_bench_mla():
+    results = json.loads(ok("bench", "mla", "--device", "cpu", "--runs", 1, "--json"))["results"]
+    assert [r["kernel"].partition(".")[0] for r in results] == ["mla", "mla"]
+    cache, rows = 8 * 4096 * 576, 8 * 16 * (576 + 512) * 2  # elements; bytes of q and o
+    assert [r["bytes"] for r in results] == [2 * cache + rows, cache + rows]
+
+
 def test_bench_attention_over_lengths(tmp_path):
     """Tests that several lengths give lines, and one length bars. A decode has no length."""
     plot = tmp_path / "plot.svg"
