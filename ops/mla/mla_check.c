@@ -20,7 +20,7 @@ static const qni_mla_spec specs[] = {
     {2, {4, 1}, {70, 9}, SIZES(8, 512, 64), BF16, .page = 16, .is_joined = true, .is_causal = true, .has_lse = true, QUICK},
     {1, {1}, {40}, SIZES(128, 512, 64), BF16, .page = 32},
     {2, {3, 1}, {65, 64}, SIZES(1, 512, 64), F16, .page = 8, .has_lse = true, .is_natural = true},
-    {1, {2}, {300}, SIZES(4, 512, 64), F16, .page = 64, .is_joined = true, .chunk = 100, .splits = 2, QUICK},
+    {1, {2}, {300}, SIZES(4, 512, 64), F16, .page = 64, .is_joined = true, .chunk = 100, .splits = 2},
     // FP8 caches with scales, of every kind; FP8 queries.
     {1, {2}, {70}, SIZES(16, 512, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 64, .has_scales = true, .has_lse = true, QUICK},
     {2, {1, 1}, {40, 33}, SIZES(20, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 16, .is_joined = true,
@@ -39,7 +39,8 @@ static const qni_mla_spec specs[] = {
     {3, {2, 0, 3}, {0, 20, 2}, SIZES(4, 64, 16), BF16, .page = 4, .is_causal = true, .has_lse = true, QUICK},
     // All weight on the first or last key that is seen: bounds, pages, chunks, tiles of rows and
     // keys.
-    {2, {1, 3}, {333, 65}, SIZES(6, 512, 64), BF16, .page = 16, RAMPS, .is_causal = true, QUICK},
+    {2, {1, 3}, {333, 65}, SIZES(6, 128, 64), BF16, .page = 16, RAMPS, .is_causal = true, QUICK},
+    {2, {1, 3}, {333, 65}, SIZES(6, 512, 64), BF16, .page = 16, RAMPS, .is_causal = true},
     {2, {4, 1}, {320, 33}, SIZES(17, 64, 16), BF16, .page = 1, RAMPS, .is_causal = true},
     {1, {2}, {700}, SIZES(2, 32, 8), F16, .page = 64, RAMPS, .is_causal = true, .chunk = 96, .splits = 3, QUICK},
     {1, {40}, {129}, SIZES(3, 64, 16), BF16, .page = 64, .is_joined = true, RAMPS, .is_causal = true},

@@ -70,8 +70,9 @@ typedef struct carrier {
     kv_piece moving[LOADS]; // the last is kpe's
 } carrier;
 
-QD_INLINE kv_piece load_piece(const qk_attention_rows *rows, int64_t at, uint32_t piece,
-                              uint32_t dim) {
+QD_INLINE kv_piece load_piece(const qk_attention_rows *rows, int64_t page, uint32_t slot,
+                              uint32_t piece, uint32_t dim) {
+    const int64_t at = page * rows->block + slot * rows->token;
     const kv_piece *row = (const kv_piece *)((const char *)rows->data + at * KV_BYTES);
     return row[qd_min(piece, dim / 8 - 1)]; // past the end the last piece again
 }
@@ -82,11 +83,11 @@ QD_INLINE void fetch(const part *p, carrier *c, uint32_t begin) {
     const qk_attention_args *g = &a->common;
     const uint32_t key = qd_min(begin + c->key, p->chunk_end - 1);
     const uint32_t rope_dim = a->tail.dim, dim = g->head_dim_qk - rope_dim;
-    const int64_t ckv = qk_attention_key(g, &g->k, &p->request, p->index, key);
-    const int64_t kpe = qk_attention_key(g, &a->tail.k, &p->request, p->index, key);
+    const uint32_t place = key / g->page_size, slot = key - place * g->page_size;
+    const int64_t page = g->kv_indices[p->request.kv_begin + (int32_t)place];
     QD_UNROLL for (uint32_t i = 0; i < PE; i++)
-        c->moving[i] = load_piece(&g->k, ckv, i * LOADERS + c->piece, dim);
-    c->moving[PE] = load_piece(&a->tail.k, kpe, c->piece, rope_dim);
+        c->moving[i] = load_piece(&g->k, page, slot, i * LOADERS + c->piece, dim);
+    c->moving[PE] = load_piece(&a->tail.k, page, slot, c->piece, rope_dim);
 }
 
 QD_INLINE qd_u32x4 widen(int kind, kv_piece x) {
@@ -106,11 +107,17 @@ QD_INLINE bool is_within(const qk_mla_args *a, const carrier *c, uint32_t i) {
 
 QD_INLINE void land_as(const part *p, const carrier *c, int kind) {
     const qk_mla_args *a = again(p);
-    QD_UNROLL for (uint32_t i = 0; i < LOADS; i++) {
-        const qd_u32x4 x = widen(kind, c->moving[i]);
-        *(QD_LDS qd_u32x4 *)k_at(c->key, i * LOADERS + c->piece) =
-            is_within(a, c, i) ? x : (qd_u32x4)0;
-    }
+    QD_UNROLL for (uint32_t i = 0; i < LOADS; i++)
+        if (is_within(a, c, i))
+            *(QD_LDS qd_u32x4 *)k_at(c->key, i * LOADERS + c->piece) = widen(kind, c->moving[i]);
+}
+
+/** Clears the pieces past the end of the parts, which are zeros in q too. No key is written over
+ *  them. */
+QD_INLINE void clear_keys(void) {
+    for (uint32_t at = qd_thread() * 16; at < TILE * K_ROW; at += THREADS * 16)
+        *(QD_LDS qd_u32x4 *)(k_tile + at) = 0;
+    qd_barrier();
 }
 
 /** Writes to LDS what fetch() loaded. Each kind of FP8 has its own code, and all waves take the
@@ -160,7 +167,7 @@ QD_INLINE void multiply_keys(const qd_mma_operand q[STEPS]) {
         const uint32_t key = t * QD_MMA_ROWS + line;
         qd_mma_acc s = 0;
         QD_UNROLL for (uint32_t i = 0; i < STEPS; i++) {
-#define PIECE(n) (*(QD_LDS qd_u32x4 *)k_at(key, n))
+#define PIECE(n) (*(QD_LDS qd_u32x4 *)(k_at(key, (n) - i * LOADERS) + i * 128))
             s = qd_mma(QK_F16, QD_MMA_READ(i * SLICES + my_slice(), PIECE), &q[i], s);
 #undef PIECE
         }
@@ -350,6 +357,7 @@ QD_INLINE void take_work(const qk_mla_args *args, const qk_attention_work *work)
 QD_WAVES_PER_EU(1, 2) // LDS has room for no more on CDNA, nor registers on RDNA
 QD_KERNEL(THREADS) qk_mla_tile(qk_mla_args args) {
     const uint32_t count = qk_attention_count(&args.common);
+    clear_keys();
     for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
         const qk_attention_work work = uniform_work(qk_attention_find(reread(&args.common), id));
         if (qk_attention_takes(reread(&args.common), work.request))
