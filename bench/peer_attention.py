@@ -7,10 +7,13 @@
     python bench/peer_attention.py --dim 64                     heads of another size
     python bench/peer_attention.py --device cuda:0              on a GPU, timed with its events
     python bench/peer_attention.py --device cuda:0 --graph      replayed in a CUDA graph, so without the host's part
+    python bench/peer_attention.py --device cuda:0 --graph --seq "" --caches 64x4096,1x16384 --page 16
+                                                                decoding alone, from pages of 16 keys
     python bench/peer_attention.py --json result.json           the figures for programs as well
 
 bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys
-(--batch), 32 heads on 8. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
+(--caches), 32 heads on 8. With --page quern, and FlashInfer if it is installed, read the caches from pages in random order;
+PyTorch's backends read dense ones. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
 cache's keys and values. A backend that does not take a problem is "-", and the JSON says why. The ratio is to the fastest
 backend; above 1 quern is faster. It compares medians, `of best` each side's fastest run, which other programs on the
 machine disturb less. Needs torch.
@@ -18,6 +21,7 @@ machine disturb less. Needs torch.
 
 import argparse
 import ctypes
+import importlib.util
 import json
 import warnings
 
@@ -25,7 +29,8 @@ import peer_common
 from peer_common import GRAPH_CALLS, DLTensor, Side, numbers, take_turns, timer_of
 
 BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION", "math": "MATH"}
-HND = 1
+NHD, HND = 0, 1
+QO_HEADS, KV_HEADS = 32, 8  # of decoding
 
 
 # ---- quern
@@ -68,14 +73,106 @@ class Attention:
         return args
 
 
-# ---- PyTorch
+class PlanArgs(ctypes.Structure):
+    """qn_attention_plan_args."""
+    _fields_ = [("struct_size", ctypes.c_size_t), ("batches", ctypes.c_int64), ("qo_indptr", ctypes.POINTER(ctypes.c_int32)),
+                ("qo_len", ctypes.c_int64), ("kv_indptr", ctypes.POINTER(ctypes.c_int32)),
+                ("kv_last_page_len", ctypes.POINTER(ctypes.c_int32)), ("kv_lens", ctypes.POINTER(ctypes.c_int32)),
+                *((name, ctypes.c_int64) for name in (
+                    "kv_len", "page_size", "num_qo_heads", "num_kv_heads", "head_dim_vo", "kv_chunk", "max_kv_splits", "q_tile",
+                    "num_compute_units", "max_qo_len", "max_kv_len")),
+                ("is_for_graph", ctypes.c_int32)]
 
-class Backend(Side):
+
+class Pages:
+    """Caches [batch, heads, keys, dim] again as pages [pages, page, heads, dim], in random order."""
+
+    def __init__(self, torch, page, *caches):
+        self.page, self.batch, self.keys = page, caches[0].shape[0], caches[0].shape[2]
+        self.each = -(-self.keys // page)  # pages of a request
+        self.last = self.keys - (self.each - 1) * page
+        self.indices = torch.randperm(self.batch * self.each, device=caches[0].device, dtype=torch.int32)
+        self.caches = [self.cut(torch, cache) for cache in caches]
+
+    def cut(self, torch, cache):
+        batch, heads, _, dim = cache.shape
+        rows = torch.nn.functional.pad(cache.transpose(1, 2), (0, 0, 0, 0, 0, self.page - self.last))
+        pages = torch.empty(batch * self.each, self.page, heads, dim, dtype=cache.dtype, device=cache.device)
+        pages[self.indices.long()] = rows.reshape(pages.shape)
+        return pages
+
+    def indptr(self, step):
+        return range(0, (self.batch + 1) * step, step)
+
+
+class PagedAttention:
+    """The arguments of qn_attention for a token of each of a batch's paged caches; o and q are [batch, heads, 1, dim]."""
+
+    def __init__(self, o, q, pages):
+        self.o, self.q = (t.view(t.shape[0], t.shape[1], t.shape[3]) for t in (o, q))
+        self.pages = pages
+
+    def plan(self, quern):
+        p = self.pages
+        qo, kv, last = ((ctypes.c_int32 * len(numbers))(*numbers)
+                        for numbers in (p.indptr(1), p.indptr(p.each), [p.last] * p.batch))
+        args = PlanArgs(struct_size=ctypes.sizeof(PlanArgs), batches=p.batch, qo_indptr=qo, kv_indptr=kv, kv_last_page_len=last,
+                        page_size=p.page, num_qo_heads=QO_HEADS, num_kv_heads=KV_HEADS, head_dim_vo=p.caches[1].shape[-1])
+        plan_bytes, room_bytes = ctypes.c_int64(), ctypes.c_int64()
+        for _ in range(2):  # the sizes, then the plan
+            plan = ctypes.create_string_buffer(plan_bytes.value) if plan_bytes.value else None
+            quern.call("qn_attention_plan", plan, ctypes.byref(plan_bytes), ctypes.byref(room_bytes), ctypes.byref(args))
+        return plan, plan_bytes.value, room_bytes.value
+
+    def make(self, quern):
+        torch, device = quern.torch, self.q.device
+        plan, plan_bytes, room_bytes = self.plan(quern)
+        tensors = {"o": self.o, "q": self.q, "k": self.pages.caches[0], "v": self.pages.caches[1], "kv_indices": self.pages.indices,
+                   "schedule": torch.frombuffer(plan, dtype=torch.uint8).to(device),
+                   "workspace": torch.empty(max(room_bytes, 1), dtype=torch.uint8, device=device)}
+        pointers = {name: ctypes.pointer(quern.tensor(t)) for name, t in tensors.items()}
+        args = AttentionArgs(struct_size=ctypes.sizeof(AttentionArgs), layout=NHD, plan=ctypes.cast(plan, ctypes.c_void_p),
+                             plan_bytes=plan_bytes, **pointers)
+        args.keep = pointers, plan
+        return args
+
+
+# ---- peers
+
+class Peer(Side):
+    """A side that quern is compared with."""
+
+    refused = None  # why it does not take the problem
+
+    def forced(self, function):
+        return function()
+
+    def figures(self, flops, cache_bytes):
+        if not self.times:
+            return {"refused": self.refused}
+        return {"ms": self.median / 1e6, "best_ms": self.best / 1e6, "runs": len(self.times),
+                "gflops": flops / self.median, "gb_s": cache_bytes / self.median}
+
+
+def flashinfer_side(torch, q, pages):
+    """Returns FlashInfer's decode with its tensor cores, which reads the same pages."""
+    import flashinfer
+    room = torch.empty(256 << 20, dtype=torch.uint8, device=q.device)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(room, "NHD", use_tensor_cores=True)
+    indptr, last = (torch.tensor(list(numbers), dtype=torch.int32, device=q.device)
+                    for numbers in (pages.indptr(pages.each), [pages.last] * pages.batch))
+    wrapper.plan(indptr, pages.indices, last, QO_HEADS, KV_HEADS, q.shape[-1], pages.page, q_data_type=q.dtype,
+                 kv_data_type=q.dtype)
+    tokens = q.view(q.shape[0], q.shape[1], q.shape[3])
+    return Peer("flashinfer", lambda: wrapper.run(tokens, tuple(pages.caches)).view(q.shape))
+
+
+class Backend(Peer):
     """One of PyTorch's backends, forced; `refused` says why it does not take the problem."""
 
     def __init__(self, torch, name, run):
         super().__init__(name, run)
-        self.attention, self.refused = torch.nn.attention, None
+        self.attention = torch.nn.attention
         self.backend = getattr(self.attention.SDPBackend, BACKENDS[name], None)
         if self.backend is None:
             self.refused = f"PyTorch {torch.__version__} does not have it"
@@ -98,12 +195,6 @@ class Backend(Side):
     def record(self, torch):
         self.forced(lambda: super(Backend, self).record(torch))
 
-    def figures(self, flops, cache_bytes):
-        if not self.times:
-            return {"refused": self.refused}
-        return {"ms": self.median / 1e6, "best_ms": self.best / 1e6, "runs": len(self.times),
-                "gflops": flops / self.median, "gb_s": cache_bytes / self.median}
-
 
 def reason_of(error, said):
     """Returns a backend's reason. PyTorch warns of each backend's reasons, then raises an error that says nothing."""
@@ -120,21 +211,27 @@ def problems_of(options):
         shape = (1, 24, length, options.dim)
         yield f"prompt of {length}", "prompt", length, shape, shape
         yield f"prompt of {length} causal", "causal", length, shape, shape
-    yield "decode", "decode", 4096, (options.batch, 32, 1, options.dim), (options.batch, 8, 4096, options.dim)
+    for batch, keys in options.caches:
+        name = f"decode {batch} of {keys}" + (f" in {options.page}s" if options.page else "")
+        yield name, "decode", keys, (batch, QO_HEADS, 1, options.dim), (batch, KV_HEADS, keys, options.dim)
 
 
-def sides_of(torch, quern, options, tensors, causal):
+def sides_of(torch, quern, options, tensors, kind):
     o, q, k, v = tensors
     grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
 
     def theirs():
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
-    return [Side("quern", quern.prepare("qn_attention", Attention(o, q, k, v, causal))),
-            *(Backend(torch, name, theirs) for name in options.backends)]
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=kind == "causal", **grouped)
+    pages = Pages(torch, options.page, k, v) if options.page and kind == "decode" else None
+    ours = PagedAttention(o, q, pages) if pages else Attention(o, q, k, v, kind == "causal")
+    sides = [Side("quern", quern.prepare("qn_attention", ours)), *(Backend(torch, name, theirs) for name in options.backends)]
+    if pages and q.is_cuda and importlib.util.find_spec("flashinfer"):
+        sides.append(flashinfer_side(torch, q, pages))
+    return sides
 
 
 def beside_best(sides, flops, cache_bytes):
-    """Returns quern's figures, every backend's, and those of the fastest backend as "torch"."""
+    """Returns quern's figures, every peer's, and those of the fastest peer as "torch"."""
     ours, backends = sides[0], {side.name: side.figures(flops, cache_bytes) for side in sides[1:]}
     row = {"quern_ms": ours.median / 1e6, "quern_best_ms": ours.best / 1e6, "quern_gflops": flops / ours.median,
            "quern_gb_s": cache_bytes / ours.median, "backends": backends}
@@ -158,7 +255,7 @@ def measure(torch, quern, options, device, problem):
     name, kind, length, q_shape, kv_shape = problem
     q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device=device) for shape in (q_shape, kv_shape, kv_shape))
     o, causal = torch.empty_like(q), kind == "causal"
-    sides = sides_of(torch, quern, options, (o, q, k, v), causal)
+    sides = sides_of(torch, quern, options, (o, q, k, v), kind)
     sides[0].run()
     kernel = quern.lib.qn_last_kernel().decode()
     if options.graph:
@@ -189,6 +286,17 @@ def worker(options):
     print(json.dumps({"versions": peer_common.versions_of(torch, device), "rows": rows}))
 
 
+def caches(text):
+    try:
+        return [tuple(int(number) for number in word.split("x", 1)) for word in text.split(",") if word]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"found {text}, accepted: BATCHxKEYS,…, such as 64x4096,1x16384") from None
+
+
+def lengths(text):
+    return numbers(text) if text else []
+
+
 def names(text):
     words = text.split(",")
     if set(words) - set(BACKENDS):
@@ -198,9 +306,11 @@ def names(text):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seq", type=numbers, default=[1024], help="lengths of prompts, comma list")
+    parser.add_argument("--seq", type=lengths, default=[1024], help="lengths of prompts, comma list; may be empty")
     parser.add_argument("--dim", type=int, default=128, help="head_dim (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=8, help="caches of the decoding step (default: %(default)s)")
+    parser.add_argument("--caches", type=caches, default=[(8, 4096)],
+                        help="comma list of decoding steps, BATCHxKEYS each; may be empty (default: 8x4096)")
+    parser.add_argument("--page", type=int, default=0, help="keys of a page; 0: dense caches (default: %(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N")
     parser.add_argument("--graph", action="store_true", help="on a GPU: replay recorded calls")
     parser.add_argument("--backends", type=names, default=list(BACKENDS), help="comma list of: " + ", ".join(BACKENDS))

@@ -11,6 +11,7 @@ import math
 import os
 import pathlib
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -277,7 +278,7 @@ def of_child(threads, **environment):
 def collect(threads, **environment):
     """Returns the figures of a process for each number of threads, because both libraries make their threads once."""
     found = [of_child(count, **environment) for count in threads]
-    command = " ".join(["python", f"bench/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])
+    command = shlex.join(["python", f"bench/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])
     return {"processor": processor(), "command": command, "versions": found[0]["versions"],
             "rows": [row for one in found for row in one["rows"]]}
 

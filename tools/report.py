@@ -75,7 +75,7 @@ def attention_table(report):
     def speed(r, figures, prefix=""):
         if prefix + "gb_s" not in figures:
             return "-"
-        if r["problem"] == "decode":
+        if r["problem"].startswith("decode"):
             return f"{figures[prefix + 'gb_s']:.1f} GB/s"
         return arithmetic(figures[prefix + "gflops"], r.get("device", "cpu") == "cpu")
     names = list(backends_of(report["rows"][0]))
