@@ -12,10 +12,15 @@ enum { RUN = 8, THREADS = 256, GROUPS_OF_UNIT = 8 };
 constexpr int64_t max_grid = 1 << 20; // workgroups step through the other items
 constexpr int64_t most = 1 << 30;
 
+static qn_status launch_of(qn_stream *stream, const qni_kernel_ref *kernel, int64_t groups,
+                           uint32_t threads, const void *args, size_t bytes) {
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return groups > 0 ? qni_launch(stream, kernel, grid, threads, args, bytes) : QN_OK;
+}
+
 static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t groups,
                         const void *args, size_t bytes) {
-    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
-    return groups > 0 ? qni_launch(stream, kernel, grid, THREADS, args, bytes) : QN_OK;
+    return launch_of(stream, kernel, groups, THREADS, args, bytes);
 }
 
 /** Returns the workgroups for `count` work items or merges. With a graph more may come; but a
@@ -40,13 +45,20 @@ int64_t qni_attention_count_groups(const qn_stream *stream, const qni_attention_
     return count_groups(stream, p, qk_attention_count(&g));
 }
 
+/** Returns the threads of a workgroup that merges: fewer where workgroups are many, as a request's
+ *  few rows leave most waves of a large one idle. */
+static uint32_t merge_threads(const qn_stream *stream, int64_t groups) {
+    return groups > 2 * (int64_t)stream->device->info.num_compute_units ? THREADS / 2 : THREADS;
+}
+
 qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
                               const qni_attention_problem *p, const qk_attention_args *args) {
     const qk_attention_args g = on_host(p, args);
+    const int64_t groups = count_groups(stream, p, qk_attention_count_merges(&g));
     if (p->is_merged_later)
         return QN_OK;
-    return launch(stream, &variant->config.kernel[1],
-                  count_groups(stream, p, qk_attention_count_merges(&g)), args, sizeof *args);
+    return launch_of(stream, &variant->config.kernel[1], groups, merge_threads(stream, groups),
+                     args, sizeof *args);
 }
 
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
