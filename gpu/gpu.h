@@ -32,14 +32,18 @@
 //
 // QD_KERNEL_HEAD begins a kernel for NVIDIA alone: its very number of threads, one workgroup a
 // multiprocessor, and the bytes of LDS that the runtime gives each launch, at qd_launch_lds: more
-// than a kernel can declare. CLUSTER is "", or QD_CLUSTER(n) for workgroups in clusters of n side
+// than a kernel can declare. QD_KERNEL_HEAD_BESIDE makes room in registers for so many workgroups a
+// multiprocessor. CLUSTER is "", or QD_CLUSTER(n) for workgroups in clusters of n side
 // by side, of which the grid has whole ones. What a head says, no line of variants.def repeats.
 #if defined(__NVPTX__)
 #define QD_TEXT_OF(x) #x
 #define QD_TEXT(x) QD_TEXT_OF(x)
 #define QD_CLUSTER(n) " .explicitcluster .reqnctapercluster " #n ", 1, 1"
 #define QD_KERNEL_HEAD(threads, lds_bytes, cluster, entry)                                         \
-    __asm__("// quern: " #entry " .maxntid " QD_TEXT(threads) ", 1, 1 .minnctapersm 1" cluster);   \
+    QD_KERNEL_HEAD_BESIDE(1, threads, lds_bytes, cluster, entry)
+#define QD_KERNEL_HEAD_BESIDE(workgroups, threads, lds_bytes, cluster, entry)                      \
+    __asm__("// quern: " #entry                                                                    \
+            " .maxntid " QD_TEXT(threads) ", 1, 1 .minnctapersm " QD_TEXT(workgroups) cluster);    \
     extern const uint32_t entry##_lds_bytes;                                                       \
     const uint32_t entry##_lds_bytes = lds_bytes; /* ptx.c reads it */                             \
     __gpu_kernel void entry

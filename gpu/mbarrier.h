@@ -33,7 +33,7 @@ QD_INLINE void qd_mbarrier_expect(uint32_t bar, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
                  : "memory");
 }
-/** Arrives when this thread's copies by qd_copy_f32 have landed. */
+/** Arrives when this thread's copies by qd_copy_f32 and qd_copy16 have landed. */
 QD_INLINE void qd_mbarrier_arrive_copies(uint32_t bar) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between memory and LDS that bypass registers on NVIDIA: boxes of tensors and runs of bytes
-// by the copy engine (sm_90a), single elements by a lane.
+// by the copy engine (sm_90a), single elements or 16 bytes by a lane.
 //
 // A kernel has its tensor maps (qk_tensor_map) at the begin of its one struct, and names them by
 // their generic address: QD_ARGUMENTS(entry) plus the map's offset. Coordinates are in elements,
@@ -51,6 +51,21 @@ QD_INLINE void qd_copy_f32(uint32_t to, const float *from, bool is_in) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((uint64_t)from),
                  "r"(is_in ? 4 : 0)
                  : "memory");
+}
+
+/** Copies 16 bytes, at multiples of 16, to LDS by this lane; zeros unless `is_in`. */
+QD_INLINE void qd_copy16(uint32_t to, const void *from, bool is_in) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
+                 "l"((uint64_t)from), "r"(is_in ? 16 : 0)
+                 : "memory");
+}
+/** Makes the lane's copies since its last commit a group. */
+QD_INLINE void qd_copy_commit(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/** Waits for the lane's copies, but for those of the last group. */
+QD_INLINE void qd_copy_wait_before_last(void) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
 /** Copies a box from LDS to a tensor of rank 3. */

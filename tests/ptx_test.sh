@@ -17,7 +17,7 @@ bound() {
        /^\)/ && entry != "" { print directives[entry]; entry = "" }' "$1"
 }
 
-for image in "$build"/images/*wgmma*.sm_90a.co; do
+for image in "$build"/images/*{wgmma,attention_async}*.sm_90a.co; do
   [ -e "$image" ] || continue
   bound "$image" > "$tmp/image.ptx"
   said=$(ptxas -arch=sm_90a -v "$tmp/image.ptx" -o "$tmp/image.cubin" 2>&1) || { echo "$image: $said"; failed=$((failed + 1)); continue; }

@@ -90,6 +90,28 @@ QD_INLINE void qd_mma_store_run(int dtype, void *p, qd_mma_run v) {
         *(qd_bf16x2 *)p = __builtin_convertvector(v, qd_bf16x2);
 }
 
+// ---- operands from LDS, for kernels of NVIDIA's own
+
+/** Loads four 8 x 8 tiles of 16-bit values from the rows whose addresses the lanes give: lane 8 i +
+ *  r row r of tile i. Element i is tile i's row lane / 4, columns 2 (lane % 4) and the next;
+ *  qd_load_tiles_turned has rows and columns exchanged. */
+QD_INLINE qd_u32x4 qd_load_tiles(uint32_t row) {
+    qd_u32x4 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(row)
+                 : "memory");
+    return v;
+}
+QD_INLINE qd_u32x4 qd_load_tiles_turned(uint32_t row) {
+    qd_u32x4 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(row)
+                 : "memory");
+    return v;
+}
+
 // ---- 16 x 16: two instructions, each with eight of the rows
 
 enum { QD_MMA16_RUN = 4, QD_MMA16_K = 16, QD_MMA16_ACC = 8, QD_MMA16_OWN = 2 };

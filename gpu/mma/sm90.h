@@ -26,6 +26,15 @@ QD_INLINE uint32_t qd_wave_uniform(uint32_t x) {
     return (uint32_t)__nvvm_shfl_sync_idx_i32(0xFFFFFFFF, (int)x, 0, 31);
 }
 
+/** Returns lane `from`'s x; all lanes take part, and each has a `from` of its own. */
+QD_INLINE uint32_t qd_from_lane(uint32_t x, uint32_t from) {
+    return (uint32_t)__nvvm_shfl_sync_idx_i32(0xFFFFFFFF, (int)x, (int)from, 31);
+}
+QD_INLINE int64_t qd_from_lane2(int64_t x, uint32_t from) {
+    const uint64_t bits = (uint64_t)x, high = qd_from_lane((uint32_t)(bits >> 32), from);
+    return (int64_t)(high << 32 | qd_from_lane((uint32_t)bits, from));
+}
+
 /** Returns whether x holds in any lane of the wave. */
 QD_INLINE bool qd_wave_any(bool x) {
     return __nvvm_vote_any_sync(0xFFFFFFFF, x);

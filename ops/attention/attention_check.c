@@ -196,6 +196,9 @@ static const qni_attention_spec specs[] = {
     {PAGED, 2, {2, 1}, {140, 97}, HEADS(4, 2, 96), BF16, .page = 8, .chunk = 50, .has_sinks = true, .has_lse = true},
     {RAGGED, 3, {1, 2, 1}, {150, 66, 31}, HEADS(4, 2, 64), F16, RAMPS, .is_causal = true},
     {PADDED, 2, {1}, {200, 65}, HEADS(8, 2, 128), BF16, .chunk = 96, .has_lse = true},
+    {PAGED, 3, {1, 3, 1}, {290, 70, 3}, HEADS(4, 1, 256), BF16, .page = 24, .is_causal = true, .has_lse = true},
+    {PAGED, 2, {1, 2}, {270, 33}, HEADS(4, 2, 128), BF16, .page = 5, .cap = 30, .has_scales = true,
+     .has_negative_scales = true, .has_lse = true},
     // Keys in one chunk.
     {PAGED, 2, {1, 2}, {700, 530}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = -1, RAMPS, .is_causal = true},
     {RAGGED, 2, {33, 3}, {350, 300}, HEADS(2, 1, 256), F16, RAMPS, .is_causal = true},

@@ -19,7 +19,7 @@
 
 // ---- results
 
-enum { MAX_KERNELS = 32 };
+enum { MAX_KERNELS = 64 };
 
 /** What a child process counts, in memory shared with its parent. */
 typedef struct tally {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the kernels for Hopper's tensor cores, attention_wgmma_gpu.c and
-// attention_wgmma_decode_gpu.c: which problems they take, their tensor maps, what they cost.
+// Host side of the kernels for Hopper's tensor cores, attention_wgmma_gpu.c: which problems they
+// take, their tensor maps, what they cost.
 #include "../../shared/round.h"
 #include "../attention.h"
 #include "attention_wgmma_abi.h"
@@ -43,22 +43,6 @@ static void make_maps(const qni_variant *variant, const qni_attention_problem *p
     maps[K] = map_of(p, "k", &g->k, k);
     maps[V] = map_of(p, "v", &g->v, v);
     maps[O] = map_of(p, "o", &o_rows, o);
-}
-
-/** The keys of a box for requests of few rows: a tile's, or a page's. */
-static uint32_t box_keys(const qk_attention_args *g) {
-    return g->kv_indices && g->page_size < QK_WGMMA_DECODE_KEYS ? g->page_size
-                                                                : QK_WGMMA_DECODE_KEYS;
-}
-
-/** The maps of whole caches, k's and v's. */
-static void make_cache_maps(const qni_attention_problem *p, qni_tensor_map maps[2]) {
-    const qk_attention_args *g = &p->args;
-    const extent k = {p->kv_blocks, p->kv_tokens, g->num_kv_heads, g->head_dim_qk, box_keys(g)};
-    extent v = k;
-    v.head_dim = g->head_dim_vo;
-    maps[0] = map_of(p, "k", &g->k, k);
-    maps[1] = map_of(p, "v", &g->v, v);
 }
 
 static bool fit(const qni_tensor_map *maps, int count, qni_reason *why) {
@@ -137,35 +121,6 @@ bool qni_attention_wgmma_supports(const qni_variant *variant, const qn_device *,
            fit(maps, NUM_MAPS, why);
 }
 
-/** Boxes of keys must not go over a page's end, and must be whole rows of LDS's swizzle. */
-static bool takes_pages(const qk_attention_args *g, qni_reason *why) {
-    const uint32_t keys = QK_WGMMA_DECODE_KEYS, page = g->page_size;
-    if (!g->kv_indices || page % keys == 0 || (page % 8 == 0 && keys % page == 0))
-        return true;
-    return qni_no(why, "pages have %u keys; taken: 8, 16, 32, multiples of %u", page, keys);
-}
-
-static bool takes_queries_in_memory(const qk_attention_rows *q, qni_reason *why) {
-    if ((uintptr_t)q->data % 16 == 0 && q->block % 8 == 0 && q->token % 8 == 0 && q->head % 8 == 0)
-        return true;
-    return qni_no(why, "a row of q does not begin at a multiple of 16 bytes");
-}
-
-/** As qni_attention_decode_supports says, the rows of all requests and QUERN_BATCH_INVARIANT
- *  decide. */
-bool qni_attention_wgmma_decode_supports(const qni_variant *variant, const qn_device *,
-                                         const void *problem, qni_reason *why) {
-    const qni_attention_problem *p = problem;
-    qni_tensor_map maps[2];
-    make_cache_maps(p, maps);
-    if (p->has_more_rows)
-        return qni_no(why, "a request has more than %d rows", QK_ATTENTION_FEW_ROWS);
-    if (qni_env_get()->batch_invariant)
-        return qni_no(why, "QUERN_BATCH_INVARIANT is 1");
-    return takes_all(variant, p, why) && takes_pages(&p->args, why) &&
-           takes_queries_in_memory(&p->args.q, why) && fit(maps, 2, why);
-}
-
 // ---- what it costs, and its launch
 
 /** Returns a cost in the unit of qni_attention_tile_cost: elements that a workgroup multiplies for
@@ -188,21 +143,4 @@ qn_status qni_attention_wgmma(const qni_variant *variant, qn_stream *stream, con
     const uint32_t grid[3] = {(uint32_t)(tiles < most ? tiles : most), 1, 1};
     return qni_launch(stream, &variant->config.kernel[0], grid, QK_WGMMA_THREADS, &args,
                       sizeof args);
-}
-
-qn_status qni_attention_wgmma_decode(const qni_variant *variant, qn_stream *stream,
-                                     const void *problem) {
-    const qni_attention_problem *p = problem;
-    qni_tensor_map maps[2];
-    qk_attention_decode_args args = {.common = p->args, .box_keys = box_keys(&p->args)};
-    args.common.q_tile = variant->config.rows;
-    make_cache_maps(p, maps);
-    QN_TRY(encode(stream->device, maps, 2, args.maps));
-    const int64_t groups = qni_attention_count_groups(stream, p, &args.common);
-    const int64_t most = 2 * (int64_t)stream->device->info.num_compute_units;
-    const uint32_t grid[3] = {(uint32_t)(groups < most ? groups : most), 1, 1};
-    if (groups > 0)
-        QN_TRY(qni_launch(stream, &variant->config.kernel[0], grid, QK_WGMMA_DECODE_THREADS, &args,
-                          sizeof args));
-    return qni_attention_merge(variant, stream, p, &args.common);
 }

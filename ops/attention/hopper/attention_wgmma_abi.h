@@ -10,9 +10,7 @@ enum {
     QK_WGMMA_TEAMS = 3, // that multiply; each has 64 queries of a tile
     QK_WGMMA_ROWS = 64 * QK_WGMMA_TEAMS,
     QK_WGMMA_BOX = 64, // columns of a box, 128 bytes
-    QK_WGMMA_THREADS = (QK_WGMMA_TEAMS + 1) * 128,
-    QK_WGMMA_DECODE_KEYS = 64, // of a tile for requests of few rows
-    QK_WGMMA_DECODE_THREADS = 160
+    QK_WGMMA_THREADS = (QK_WGMMA_TEAMS + 1) * 128
 };
 
 /** The keys of a tile, for head dims up to `columns`: as many as a thread has registers for. */
@@ -24,13 +22,5 @@ typedef struct qk_attention_wgmma_args {
     qk_tensor_map maps[4]; // of q, k, v and o
     qk_attention_args common;
 } qk_attention_wgmma_args;
-
-/** Maps of k and v, [blocks, tokens, heads, head_dim] with boxes of QK_WGMMA_BOX columns by
- *  box_keys tokens. A block is a page, or a request of dense tensors; ragged tensors are one. */
-typedef struct qk_attention_decode_args {
-    qk_tensor_map maps[2]; // of k and v
-    qk_attention_args common;
-    uint32_t box_keys; // divides QK_WGMMA_DECODE_KEYS and a page
-} qk_attention_decode_args;
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for Hopper's tensor cores, as far as no such card is needed: which problems they
-// take, by which words they refuse the others, and that they are the choice. quern check runs them
-// on a card.
+// The kernels for Hopper, as far as no such card is needed: which problems they take, by which
+// words they refuse the others, and that they are the choice. quern check runs them on a card.
 #include "../../shared/op_test.h"
 #include "../attention.h"
 
@@ -45,20 +44,21 @@ static qni_attention_problem dense(uint32_t head_dim) {
                                    .has_more_rows = true};
 }
 
-/** A decoding step: a token for each of eight caches of bf16 pages, 32 heads of 128 on 8. */
-static qni_attention_problem paged(void) {
+/** A decoding step: a token for each of eight caches of bf16 pages, 32 heads on 8. */
+static qni_attention_problem paged(uint32_t head_dim) {
     static const qk_attention_schedule plan = {.num_requests = 8};
     static const int32_t pages[1] = {};
-    qni_attention_problem p = dense(128);
+    qni_attention_problem p = dense(head_dim);
+    const int64_t d = head_dim;
     p.plan = &plan;
-    p.args.q = (qk_attention_rows){memory, 0, 32 * 128, 128};
-    p.args.k = p.args.v = (qk_attention_rows){memory, 16 * 8 * 128, 8 * 128, 128};
+    p.args.q = (qk_attention_rows){memory, 0, 32 * d, d};
+    p.args.k = p.args.v = (qk_attention_rows){memory, 16 * 8 * d, 8 * d, d};
     p.args.kv_indices = pages;
+    p.kv_blocks = 2048;
+    p.kv_tokens = 16;
     p.args.page_size = 16;
     p.args.num_kv_heads = 8;
     p.args.group = 4;
-    p.kv_blocks = 2048;
-    p.kv_tokens = 16;
     p.max_rows = 4;
     p.has_few_rows = true, p.has_more_rows = false;
     return p;
@@ -94,12 +94,45 @@ static void test_choice(void **) {
         assert_string_equal(cheapest(&p), head_dim <= 64 ? "attention.gpu_wgmma_64_f16"
                                                          : "attention.gpu_wgmma_128_f16");
     }
-    qni_attention_problem p = paged();
-    assert_string_equal(cheapest(&p), "attention.gpu_wgmma_decode_128_bf16");
-    p.args.left = 100;
-    assert_string_equal(cheapest(&p), "attention.gpu_wgmma_decode_128_bf16");
-    p.args.page_size = 5;
-    assert_string_equal(cheapest(&p), "attention.gpu_decode_bf16");
+}
+
+static void test_decode_choice(void **) {
+    const struct {
+        uint32_t head_dim;
+        const char *bf16, *f16;
+    } cases[] = {{8, "attention.gpu_async_64_bf16", "attention.gpu_async_64_f16"},
+                 {64, "attention.gpu_async_64_bf16", "attention.gpu_async_64_f16"},
+                 {72, "attention.gpu_async_128_bf16", "attention.gpu_async_128_f16"},
+                 {128, "attention.gpu_async_128_bf16", "attention.gpu_async_128_f16"},
+                 {136, "attention.gpu_async_256_bf16", "attention.gpu_async_256_f16"},
+                 {256, "attention.gpu_async_256_bf16", "attention.gpu_async_256_f16"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qni_attention_problem p = paged(cases[i].head_dim);
+        assert_string_equal(cheapest(&p), cases[i].bf16);
+        p.dtype = p.dtype_kv = p.dtype_o = QNI_F16;
+        assert_string_equal(cheapest(&p), cases[i].f16);
+    }
+}
+
+#define DECODE_TAKEN(change)                                                                       \
+    do {                                                                                           \
+        qni_attention_problem p = paged(128);                                                      \
+        change;                                                                                    \
+        assert_string_equal(cheapest(&p), "attention.gpu_async_128_bf16");                         \
+    } while (0)
+
+static void test_decode_takes(void **) {
+    const float number = 1;
+    DECODE_TAKEN(p.args.page_size = 1);
+    DECODE_TAKEN(p.args.page_size = 5);
+    DECODE_TAKEN(p.args.page_size = 96);
+    DECODE_TAKEN(p.args.left = 100);
+    DECODE_TAKEN(p.args.right = 0);
+    DECODE_TAKEN(p.args.soft_cap = 30);
+    DECODE_TAKEN(p.args.scale = -1);
+    DECODE_TAKEN(p.args.q_scales = p.args.k_scales = p.args.v_scales = p.args.sinks = &number);
+    DECODE_TAKEN(p.dtype_o = QNI_F32);
+    DECODE_TAKEN(p.args.kv_len = 0);
 }
 
 static void assert_kernel_refuses(const char *name, const qni_attention_problem *p,
@@ -119,8 +152,7 @@ static void assert_kernel_refuses(const char *name, const qni_attention_problem 
         assert_kernel_refuses("attention." kernel, &p, words);                                     \
     } while (0)
 #define REFUSED(change, words) REFUSED_BY("gpu_wgmma_128_bf16", dense(128), change, words)
-#define DECODE_REFUSED(change, words)                                                              \
-    REFUSED_BY("gpu_wgmma_decode_128_bf16", paged(), change, words)
+#define DECODE_REFUSED(change, words) REFUSED_BY("gpu_async_128_bf16", paged(128), change, words)
 
 static void test_refusals(void **) {
     const qk_attention_schedule plan = {};
@@ -148,21 +180,27 @@ static void test_refusals(void **) {
 
 static void test_decode_refusals(void **) {
     DECODE_REFUSED(p.has_more_rows = true, "a request has more than 16 rows");
-    DECODE_REFUSED(p.args.page_size = 5, "pages have 5 keys; taken: 8, 16, 32, multiples of 64");
-    DECODE_REFUSED(p.args.page_size = 24, "pages have 24 keys");
-    DECODE_REFUSED(p.args.page_size = 96, "pages have 96 keys");
-    DECODE_REFUSED(p.dtype_kv = QNI_E4M3FN, "q is bf16, k and v e4m3fn; taken: bf16");
-    DECODE_REFUSED(p.args.soft_cap = 30, "has a soft cap");
-    DECODE_REFUSED(p.args.q.token += 4, "a row of q does not begin at a multiple of 16 bytes");
-    DECODE_REFUSED(p.args.k.head += 4, "of k is 264 bytes, needs a multiple of 16");
-    DECODE_REFUSED(p.args.v.data = memory + 2, "v is not aligned to 16 bytes");
-    DECODE_REFUSED(p.args.head_dim_qk = 60, "head_dim=60, v's 128; taken: multiples of 8");
+    DECODE_REFUSED(p.dtype_kv = QNI_E4M3FN, "k and v are e4m3fn; taken: q's type");
+    DECODE_REFUSED(p.dtype = p.dtype_kv = QNI_F16,
+                   "q is f16; taken: what is computed with as bf16");
+    DECODE_REFUSED(p.args.has_dropout = 1, "dropout_p is not 0");
+    DECODE_REFUSED(p.args.pos_encoding = QK_POS_ALIBI, "has a position encoding");
+    DECODE_REFUSED(p.args.mask_kind = QK_MASK_F32, "has a mask");
+    DECODE_REFUSED(p.args.custom_mask = memory, "has a custom mask");
+    DECODE_REFUSED(p.args.q.token += 4, "a row of q, k, v or o does not begin at a multiple of 16");
+    DECODE_REFUSED(p.args.k.head += 4, "a row of q, k, v or o does not begin at a multiple of 16");
+    DECODE_REFUSED(p.args.v.data = memory + 2, "a row of q, k, v or o does not begin");
+    DECODE_REFUSED(p.kv_blocks = INT32_MAX, "k reaches over 35184372");
+    DECODE_REFUSED(p.args.v.token = (int64_t)1 << 32, "v reaches over");
+    DECODE_REFUSED(p.args.head_dim_qk = 60, "head_dim=60; taken: multiples of 8");
     DECODE_REFUSED(p.args.head_dim_qk = 192, "head_dim is 192; taken: above 64, up to 128");
+    DECODE_REFUSED(p.args.head_dim_qk = p.args.head_dim_vo = 64, "taken: above 64, up to 128");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_decode_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choice), cmocka_unit_test(test_decode_choice),
+        cmocka_unit_test(test_decode_takes), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_decode_refusals)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
