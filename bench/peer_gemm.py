@@ -3,15 +3,19 @@
 """quern's GEMM beside cuBLASLt's, by PyTorch, on an NVIDIA GPU: kernels' own times, the sides taking turns.
 
     python bench/peer_gemm.py                            FP8 with block scales, DeepGEMM's dense shapes
-    python bench/peer_gemm.py --kind bf16                bf16, shapes of a diffusion model
+    python bench/peer_gemm.py --kind bf16                bf16, shapes of a diffusion model and squares
+    python bench/peer_gemm.py --kind flux                bf16, FLUX's linear layers with what follows each
     python bench/peer_gemm.py --kind fp8 --shapes 64x2112x7168,4096x4096x7168
     python bench/peer_gemm.py --kernels gemm.fp8_wgmma_64x64,gemm.any      quern's kernels forced, one process each
     python bench/peer_gemm.py --json result.json         the figures for programs as well
 
-A shape is m x n x k. Before each call the L2 cache is flushed; a call's time is that of its kernels in the profiler's trace,
-the median of the runs, as DeepGEMM's tests take it. Sides: quern with scale_a as the copy engine takes it (m contiguous);
-quern with scale_a by rows; the copy of scale_a from rows to columns alone; cuBLASLt with the same block scales; cuBLASLt with
-one scale. Needs torch.
+A shape is m x n x k, and what follows the product: +bias, +gelu (bias and GELU) or +gate (bias, gate and residual). Before
+each call the L2 cache is flushed; a call's time is that of its kernels in the profiler's trace, the median of the runs, as
+DeepGEMM's tests take it. A kernel that starts while the one before it still runs counts from that one's end; `span` is the
+time from the flush's end to the call's. FP8's sides: quern with scale_a as the copy engine takes it (m contiguous); quern with
+scale_a by rows; the copy of scale_a from rows to columns alone; cuBLASLt with the same block scales; cuBLASLt with one scale;
+what follows is PyTorch's on both. bf16's: quern; PyTorch's linear and what follows step by step; the same by torch.compile
+(--compile); the linear layer alone. Needs torch.
 """
 
 import argparse
@@ -26,9 +30,13 @@ import peer_common
 from peer_common import DLTensor
 
 NK = ((2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
-SHAPES = {"fp8": [(m, n, k) for m in (4096, 128, 64) for n, k in NK],
-          "bf16": [(4608, 12288, 3072), (4608, 9216, 3072), (4608, 3072, 12288), (8192, 8192, 8192), (4096, 4096, 7168),
-                   (128, 4096, 7168), (64, 4096, 7168), (64, 7168, 2048)]}
+SHAPES = {"fp8": [(m, n, k, "") for m in (4096, 128, 64) for n, k in NK],
+          "bf16": [(4608, 12288, 3072, ""), (4608, 9216, 3072, ""), (4608, 3072, 12288, ""), (4096, 4096, 4096, ""),
+                   (8192, 8192, 8192, ""), (4096, 4096, 7168, ""), (128, 4096, 7168, ""), (64, 4096, 7168, ""),
+                   (64, 7168, 2048, "")],
+          "flux": [(4096, 9216, 3072, "bias"), (4096, 3072, 3072, "gate"), (4096, 12288, 3072, "gelu"),
+                   (4096, 3072, 12288, "gate"), (4608, 9216, 3072, "bias"), (4608, 12288, 3072, "gelu"),
+                   (4608, 3072, 15360, "gate"), (512, 12288, 3072, "gelu"), (512, 3072, 12288, "gate")]}
 FLUSH_BYTES, FLUSH_US = 8_000_000_000, 100  # cuBLASLt clears a few bytes at times, in less
 
 
@@ -37,18 +45,19 @@ class GemmArgs(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t)] + [
         (name, ctypes.POINTER(DLTensor)) for name in ("d", "a", "b", "c", "scale_a", "scale_b", "group_layout")] + [
         ("expected_m", ctypes.c_int64), ("b_is_packed", ctypes.c_int32), ("m_alignment", ctypes.c_int32),
-        ("zero_padding", ctypes.c_int32)]
+        ("zero_padding", ctypes.c_int32), ("bias", ctypes.POINTER(DLTensor)), ("gate", ctypes.POINTER(DLTensor)),
+        ("activation", ctypes.c_int32)]
 
 
 class Gemm:
     """The arguments of qn_gemm on torch tensors."""
 
-    def __init__(self, **tensors):
-        self.tensors = tensors
+    def __init__(self, activation=0, **tensors):
+        self.activation, self.tensors = activation, tensors
 
     def make(self, quern):
         pointers = {name: ctypes.pointer(quern.tensor(t)) for name, t in self.tensors.items()}
-        args = GemmArgs(struct_size=ctypes.sizeof(GemmArgs), **pointers)
+        args = GemmArgs(struct_size=ctypes.sizeof(GemmArgs), activation=self.activation, **pointers)
         args.keep = pointers
         return args
 
@@ -72,7 +81,30 @@ def across(scale):
     return scale.t().contiguous().t()
 
 
-def fp8_sides(torch, quern, m, n, k):
+class End:
+    """What follows a product: quern's arguments for it, and PyTorch's steps."""
+
+    def __init__(self, torch, name, m, n):
+        def some(*shape):
+            return torch.randn(*shape, device="cuda").bfloat16()
+        self.torch, self.name, self.arguments = torch, name, {}
+        if name:
+            self.arguments["bias"] = some(n)
+        if name == "gate":
+            self.arguments.update(gate=some(n), c=some(m, n))
+        self.activation = int(name == "gelu")
+
+    def after(self, y):
+        """The steps behind the bias, in y's type."""
+        if self.name == "gelu":
+            return self.torch.nn.functional.gelu(y, approximate="tanh")
+        return self.arguments["c"] + self.arguments["gate"] * y if self.name == "gate" else y
+
+    def steps(self, y):
+        return self.after(y + self.arguments["bias"]) if self.name else y
+
+
+def fp8_sides(torch, quern, end, m, n, k):
     x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
     a, scale_a = quantize(torch, x, 1)
     b, scale_b = quantize(torch, pad(torch, w, 128), 128)
@@ -83,23 +115,34 @@ def fp8_sides(torch, quern, m, n, k):
             (b.float().view(n, -1, 128) * scale_b.repeat_interleave(128, 0)[:n, :, None]).view(n, k).t())
 
     def by(scale):
-        return quern.prepare("qn_gemm", Gemm(d=d, a=a, b=b, scale_a=scale, scale_b=scale_b))
-    return d, want, {"quern": by(columns), "quern, rows": by(scale_a), "turn": lambda: turned.copy_(scale_a.t()),
-                     "block": lambda: torch._scaled_mm(a, b.t(), columns, wide.t(), out_dtype=torch.bfloat16),
-                     "one scale": lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)}
+        return quern.prepare("qn_gemm", Gemm(end.activation, d=d, a=a, b=b, scale_a=scale, scale_b=scale_b, **end.arguments))
+    return d, end.steps(want), {
+        "quern": by(columns), "quern, rows": by(scale_a), "turn": lambda: turned.copy_(scale_a.t()),
+        "block": lambda: end.steps(torch._scaled_mm(a, b.t(), columns, wide.t(), out_dtype=torch.bfloat16)),
+        "one scale": lambda: end.steps(torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16))}
 
 
-def bf16_sides(torch, quern, m, n, k):
+def bf16_sides(torch, quern, end, m, n, k):
     a, b = torch.randn(m, k, device="cuda").bfloat16(), (torch.randn(n, k, device="cuda") / k ** 0.5).bfloat16()
-    d, theirs = (torch.empty(m, n, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    return d, a.float() @ b.float().t(), {"quern": quern.prepare("qn_gemm", Gemm(d=d, a=a, b=b)),
-                                          "torch": lambda: torch.matmul(a, b.t(), out=theirs)}
+    d, bias = torch.empty(m, n, dtype=torch.bfloat16, device="cuda"), end.arguments.get("bias")
+
+    def linear(x, w):
+        return torch.nn.functional.linear(x, w, bias)
+
+    def layer(x, w):
+        return end.after(linear(x, w))
+    compiled = torch.compile(layer, dynamic=False)
+    sides = {"quern": quern.prepare("qn_gemm", Gemm(end.activation, d=d, a=a, b=b, **end.arguments)),
+             "torch": lambda: layer(a, b)}
+    if end.name in ("gelu", "gate"):
+        sides.update({"compiled": lambda: compiled(a, b), "linear": lambda: linear(a, b)})
+    return d, end.steps(a.float() @ b.float().t()), sides
 
 
 # ---- times
 
 def traced(torch, sides, runs):
-    """Returns each side's kernels' times in microseconds, of `runs` rounds in which the sides take turns."""
+    """Returns each side's kernels' times and spans in microseconds, of `runs` rounds in which the sides take turns."""
     from torch.profiler import ProfilerActivity, profile
     flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
     names = list(sides)
@@ -112,23 +155,28 @@ def traced(torch, sides, runs):
         torch.cuda.synchronize()
     events = sorted((e for e in found.events() if e.device_type == torch.autograd.DeviceType.CUDA),
                     key=lambda e: e.time_range.start)
-    calls, was_flush = [], False
+    calls, was_flush, ended, flushed = [], False, 0.0, 0.0
     for event in events:
-        us = event.time_range.elapsed_us()
-        is_flush = us > FLUSH_US and ("FillFunctor" in event.name or "emset" in event.name)
+        start, end = event.time_range.start, event.time_range.end
+        is_flush = end - start > FLUSH_US and ("FillFunctor" in event.name or "emset" in event.name)
         if is_flush and not was_flush:  # which may take several kernels
-            calls.append(0.0)
+            calls.append([0.0, 0.0])
         elif not is_flush:
-            calls[-1] += us
-        was_flush = is_flush
+            calls[-1][0] += end - max(start, ended)
+            calls[-1][1] = end - flushed
+        was_flush, ended = is_flush, max(ended, end)
+        flushed = ended if is_flush else flushed
     if len(calls) != runs * len(names) + 1:
         peer_common.fail(f"{len(calls)} flushes in the trace, not {runs * len(names) + 1}")
-    return {name: calls[i:-1:len(names)] for i, name in enumerate(names)}
+    return [{name: statistics.median(call[what] for call in calls[i:-1:len(names)]) for i, name in enumerate(names)}
+            for what in range(2)]
 
 
 def measure(torch, quern, options, shape):
-    m, n, k = shape
-    d, want, sides = (fp8_sides if options.kind == "fp8" else bf16_sides)(torch, quern, m, n, k)
+    m, n, k, end = shape
+    d, want, sides = (fp8_sides if options.kind == "fp8" else bf16_sides)(torch, quern, End(torch, end, m, n), m, n, k)
+    if not options.compile:
+        sides.pop("compiled", None)
     refused = {}
     for name, run in list(sides.items()):
         try:
@@ -140,8 +188,8 @@ def measure(torch, quern, options, shape):
     kernel = quern.lib.qn_last_kernel().decode()
     torch.cuda.synchronize()
     error = (d.float() - want).norm().item() / want.norm().item()
-    us = {name: statistics.median(times) for name, times in traced(torch, sides, options.runs).items()}
-    return {"m": m, "n": n, "k": k, "kind": options.kind, "kernel": kernel, "error": error, "us": us,
+    us, span = traced(torch, sides, options.runs)
+    return {"m": m, "n": n, "k": k, "end": end, "kind": options.kind, "kernel": kernel, "error": error, "us": us, "span": span,
             "tflops": {name: 2 * m * n * k / time / 1e6 for name, time in us.items() if name != "turn"}, "refused": refused}
 
 
@@ -160,13 +208,19 @@ def worker(options):
 # ---- the script's frame
 
 def shapes(text):
-    return [tuple(int(x) for x in word.split("x")) for word in text.split(",")]
+    def shape(word):
+        size, _, end = word.partition("+")
+        if end not in ("", "bias", "gelu", "gate") or size.count("x") != 2:
+            raise argparse.ArgumentTypeError(f"found {word}, accepted: MxNxK, MxNxK+bias, +gelu, +gate")
+        return *(int(x) for x in size.split("x")), end
+    return [shape(word) for word in text.split(",")]
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kind", choices=("fp8", "bf16"), default="fp8")
-    parser.add_argument("--shapes", type=shapes, help="m x n x k, comma list")
+    parser.add_argument("--kind", choices=("fp8", "bf16", "flux"), default="fp8")
+    parser.add_argument("--shapes", type=shapes, help="m x n x k, perhaps +bias, +gelu or +gate; comma list")
+    parser.add_argument("--compile", action="store_true", help="bf16, +gelu and +gate: also by torch.compile")
     parser.add_argument("--kernels", help="comma list of quern's kernels, forced; default: quern's choice")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--library", help="libquern.so")
@@ -181,7 +235,7 @@ def print_table(result):
     print(f"{result['versions'].get('device')}; torch {result['versions']['torch']}; us, medians, L2 flushed")
     for r in result["rows"]:
         times = "  ".join(f"{name} {time:.2f}" for name, time in r["us"].items())
-        print(f"{r['m']:5} {r['n']:6} {r['k']:6}  {times}  ({r['tflops']['quern']:.0f} TFLOP/s, error {r['error']:.1e}) {r['kernel']}"
+        print(f"{r['m']:5} {r['n']:6} {r['k']:6} {r['end']:4}  {times}  ({r['tflops']['quern']:.0f} TFLOP/s, error {r['error']:.1e}) {r['kernel']}"
               + "".join(f"\n  {name}: {why}" for name, why in r["refused"].items()), flush=True)
 
 
