@@ -23,15 +23,18 @@
 QD_INLINE void qd_tensor_prefetch(uint64_t map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-/** Copies a box of a tensor of rank 3 to LDS. */
-QD_INLINE void qd_tensor_load3(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y,
-                               uint32_t z) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
-                 "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
+/** Has the line of memory at p come to L2. */
+QD_INLINE void qd_prefetch(const void *p) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"((uint64_t)p));
+}
+/** Copies a box of a tensor of rank 2 to LDS. */
+QD_INLINE void qd_tensor_load2(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y)
                  : "memory");
 }
-/** As qd_tensor_load3, of rank 4. */
+/** As qd_tensor_load2, of rank 4. */
 QD_INLINE void qd_tensor_load4(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y,
                                uint32_t z, uint32_t w) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -68,14 +71,14 @@ QD_INLINE void qd_copy_wait_before_last(void) {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
-/** Copies a box from LDS to a tensor of rank 3. */
-QD_INLINE void qd_tensor_store3(uint64_t map, uint32_t from, uint32_t x, uint32_t y, uint32_t z) {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+/** Copies a box from LDS to a tensor of rank 2. */
+QD_INLINE void qd_tensor_store2(uint64_t map, uint32_t from, uint32_t x, uint32_t y) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
                  "\n\tcp.async.bulk.commit_group;" ::"l"(map),
-                 "r"(from), "r"(x), "r"(y), "r"(z)
+                 "r"(from), "r"(x), "r"(y)
                  : "memory");
 }
-/** As qd_tensor_store3, of rank 4. */
+/** As qd_tensor_store2, of rank 4. */
 QD_INLINE void qd_tensor_store4(uint64_t map, uint32_t from, uint32_t x, uint32_t y, uint32_t z,
                                 uint32_t w) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], "

@@ -146,6 +146,10 @@ QD_INLINE uint32_t qd_pack_f16(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
+/** Returns the two values of a pair, the low one first. */
+QD_INLINE qd_f32x2 qd_unpack_bf16(uint32_t pair) {
+    return (qd_f32x2){qd_as_f32(pair << 16), qd_as_f32(pair & 0xFFFF0000)};
+}
 /** Stores four 8 x 8 tiles of 16-bit values, of each of which this thread has two in a word, to the
  *  rows whose addresses the lanes give: lane 8 i + r row r of tile i. */
 QD_INLINE void qd_store_tiles(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

@@ -46,17 +46,19 @@ typedef struct qk_gemm_args {
     int64_t gate_batch;
 } qk_gemm_args;
 
-/** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 3: columns or k,
- *  rows, groups. */
+/** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 2: the rows of all
+ *  of a matrix's groups lie one below the other. */
 typedef struct qk_gemm_wgmma_args {
     qk_tensor_map a, b;    // boxes: 128 bytes of k by the tile's rows, by its columns
     qk_tensor_map d;       // 64 rows by 64 columns, or by the tile's if it has fewer
     qk_tensor_map scale_a; // [groups][ceil(k/128), m]: the tile's rows of one K-block
     qk_gemm_args g;
-    uint32_t band;     // rows of tiles that are walked column by column
-    uint8_t has_map_d; // else lanes store d
-    uint8_t
-        has_scales; // the copy engine takes scales, a's by the map and b's in runs; else lanes do
+    uint32_t slab_a, slab_b, slab_d, slab_scales; // rows of the maps from one group to the next
+    uint32_t blocks;                              // of k
+    uint32_t band;                                // rows of tiles that are walked column by column
+    uint8_t has_map_d;  // boxes are stored, and epilogues act in registers; else lanes do both
+    uint8_t has_steps;  // c or an epilogue
+    uint8_t has_scales; // the copy engine takes scales, a's by the map and b's in runs; else lanes
 } qk_gemm_wgmma_args;
 
 /** Weights to be laid out for the matrix cores. Strides are in elements. */

@@ -10,14 +10,14 @@ typedef struct form {
     bool is_packed, a_transposed, b_transposed;
     bool has_epilogue; // dense only: bias, gate, c and the activation
     qn_gemm_activation activation;
-    int64_t k; // 0: K
+    int64_t n, k; // 0: N, K
 } form;
 
 // K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round.
 // With 1172 the first group of QNI_ROWS_MIXED has 127 rows.
 // WIDE_K has rows of whole 16 bytes, which Hopper's copy engine takes. FEW_K, which it takes as
-// well, is for what follows the sums.
-enum { N = 130, K = 1172, WIDE_K = 1168, FEW_K = 144 };
+// well, is for what follows the sums; WIDE_N has rows of whole 16 bytes, which it stores.
+enum { N = 130, K = 1172, WIDE_K = 1168, FEW_K = 144, WIDE_N = 136 };
 #define EPILOGUE(ACTIVATION) .has_epilogue = true, .activation = QN_GEMM_##ACTIVATION, .k = FEW_K
 
 static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
@@ -53,7 +53,7 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
     qn_status st = QN_OK;
     for (size_t i = 0; i < count && st == QN_OK; i++) {
         qni_gemm_spec spec = specs[i];
-        spec.n = N;
+        spec.n = f->n ? f->n : N;
         spec.k = f->k ? f->k : K;
         spec.dtype_a = spec.dtype_b = f->dtype;
         spec.fill = QNI_FILL_CANCEL;
@@ -62,7 +62,8 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
         spec.b_transposed = f->b_transposed;
         spec.has_bias = spec.adds_c = f->has_epilogue;
         spec.activation = f->activation;
-        spec.gate_batches = f->has_epilogue;
+        if (f->has_epilogue && !spec.gate_batches)
+            spec.gate_batches = 1;
         spec.has_no_answer = true;
         st = add_batch(&batches, &spec);
     }
@@ -75,6 +76,15 @@ static qn_status try_dense(qni_trial_run *run, const form *f) {
                                           {.m = 32, .dtype_d = QNI_F32},
                                           {.m = 200, .dtype_d = QNI_F32},
                                           {.m = 300, .dtype_d = QNI_F32}};
+    return add_batches(run, f, specs, sizeof specs / sizeof *specs);
+}
+
+/** As try_dense, in bf16. Where batches of gate end decides how an epilogue is done on Hopper. */
+static qn_status try_epilogues(qni_trial_run *run, const form *f) {
+    static const qni_gemm_spec specs[] = {{.m = 1, .dtype_d = QNI_BF16},
+                                          {.m = 128, .dtype_d = QNI_BF16, .gate_batches = 2},
+                                          {.m = 200, .dtype_d = QNI_BF16, .gate_batches = 2},
+                                          {.m = 300, .dtype_d = QNI_BF16}};
     return add_batches(run, f, specs, sizeof specs / sizeof *specs);
 }
 
@@ -100,6 +110,8 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         {QNI_BF16, .is_packed = false},
         {QNI_E4M3FN, .is_packed = true, EPILOGUE(GELU_TANH)},
         {QNI_BF16, EPILOGUE(GELU_TANH)},
+        {QNI_BF16, .n = WIDE_N, EPILOGUE(GELU_TANH)},
+        {QNI_E4M3FN, .n = WIDE_N, EPILOGUE(GELU_TANH)},
         {QNI_E4M3FN, .is_packed = true, EPILOGUE(SILU_AND_MUL)},
         {QNI_E4M3FNUZ, .is_packed = true},
         {QNI_E4M3FN, .is_packed = false},
@@ -114,6 +126,8 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
     const qn_status st = QN_OK;
     for (size_t i = 0; i < count && st == QN_OK; i++) {
         QN_TRY(try_dense(run, &forms[i]));
+        if (forms[i].has_epilogue)
+            QN_TRY(try_epilogues(run, &forms[i]));
         if (i < 2 || forms[i].k == WIDE_K)
             QN_TRY(try_groups(run, &forms[i]));
     }

@@ -133,6 +133,11 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(68, 72, 512, FN, FN, F32, .fill = QNI_FILL_LARGE), DENSE(68, 72, 512, FN, FN, F32, .fill = QNI_FILL_TINY), DENSE(1, 264, 528, FN, FN, BF),
     DENSE(300, 200, 200, BF, BF, BF), DENSE(268, 136, 264, BF, BF, F32, .adds_c = true), DENSE(1, 264, 520, BF, BF, BF),
     DENSE(68, 75, 136, BF, BF, BF, .fill = QNI_FILL_NAN), DENSE(68, 136, 136, BF, BF, F32, .fill = QNI_FILL_POWERS), DENSE(68, 72, 136, BF, BF, F32, .fill = QNI_FILL_TINY),
+    // Epilogues there: pairs of columns, and whole boxes of rows in a batch of gate.
+    DENSE(300, 200, 72, BF, BF, BF, GELU, GATE(1)), DENSE(268, 200, 144, FN, FN, BF, GELU, GATE(1), .has_f32_vectors = true), DENSE(1, 264, 520, BF, BF, BF, GELU),
+    DENSE(256, 136, 72, BF, BF, BF, BIAS, .gate_batches = 4, .c_is_d = true, .has_f32_vectors = true), DENSE(256, 136, 144, FN, FN, BF, BIAS, .gate_batches = 2),
+    DENSE(68, 200, 136, BF, BF, BF, BIAS, GATE(1), .fill = QNI_FILL_POWERS), DENSE(68, 136, 144, FN, FN, BF, BIAS, GATE(1), .fill = QNI_FILL_POWERS),
+    DENSE(68, 136, 144, FN, FN, BF, GELU, GATE(1), .fill = QNI_FILL_NAN), DENSE(268, 520, 136, BF, BF, BF, .adds_c = true), DENSE(68, 136, 144, FN, FN, F32, GELU, GATE(1)),
     GROUPED(INDEX, 7, 0, 136, 272, FN, FN), GROUPED(INDEX, 7, 0, 136, 512, FN, FN, .has_scale_columns = true), GROUPED(INDEX, 7, 0, 136, 136, BF, BF),
     GROUPED(ENDS, 7, 0, 136, 272, FN, FN, .zero_padding = true), GROUPED(ENDS, 7, 0, 136, 512, FN, FN, .m_alignment = 16, .has_scale_columns = true),
     GROUPED(ENDS, 7, 0, 136, 136, BF, BF, .m_alignment = 16, .zero_padding = true), GROUPED(ENDS, 67, 0, 8, 144, FN, FN, .rows = QNI_ROWS_FEW, .m_alignment = 4),

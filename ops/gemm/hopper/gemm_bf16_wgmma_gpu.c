@@ -9,14 +9,14 @@
 //           two barriers a stage
 // Registers a thread's sums
 // Roles     one wave of the last team loads by the copy engine; the others multiply and store
-// Edges     what lies outside m, n and k reads as zero; rows of others are stored by lanes, as are
-//           d in f32 and sums with c
+// Edges     what lies outside m, n and k reads as zero; rows of others are stored by lanes, as is
+//           d in f32
 // Sum       in f32, by the tensor cores, k after k
 // Schedule  a block's product runs while the next one's operands are awaited
 #include "../gemm_abi.h"
 
 enum { SCALE_A_BYTES = 0, SCALE_B_BYTES = 0, BLOCK_K = 64 };
-#include "gemm_wgmma_gpu.h"
+#include "gemm_wgmma_store_gpu.h"
 
 #define KIND "m64n" QD_TEXT(QK_BN) "k16.f32.bf16.bf16"
 #define LAST "1, 1, 0, 0"
@@ -33,10 +33,10 @@ QD_INLINE void start(uint32_t base, uint32_t stage, uint32_t team, float sum[SUM
 }
 
 /** The sums of one tile. */
-QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, qd_ring *r, uint32_t team,
+QD_INLINE void multiply(const qk_gemm_wgmma_args *p, uint32_t base, qd_ring *r, uint32_t team,
                         float sum[SUMS]) {
-    const uint32_t blocks = qd_div_up(g->k, BLOCK_K);
-    uint32_t last = r->at, kb = 0;
+    uint32_t last = r->at, left = count_blocks(p);
+    bool is_first = true;
     QD_UNROLL for (uint32_t i = 0; i < SUMS; i++)
         sum[i] = 0;
     // At least once: sums under way must not meet others where a skipped loop would end.
@@ -44,11 +44,12 @@ QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, qd_ring *r, uint32
         qd_mbarrier_wait(full_of(base, r), r->parity);
         start(base, r->at, team, sum);
         qd_wgmma_wait_before_last();
-        if (kb > 0)
+        if (!is_first)
             release(base, last);
+        is_first = false;
         last = r->at;
         qd_ring_advance(r, STAGES);
-    } while (++kb < blocks);
+    } while (--left > 0);
     QD_WGMMA_WAIT(SUMS, sum);
     release(base, last);
 }
@@ -56,10 +57,13 @@ QD_INLINE void multiply(const qk_gemm_args *g, uint32_t base, qd_ring *r, uint32
 QD_INLINE void run_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, uint32_t team) {
     qd_ring r = {0, 0}, places = {0, 0};
     FOR_TILES(i, count_tiles(&p->g)) {
-        if (wait_for_place(base, &places) != NO_PLACE) {
+        const target to = next_target(p, base, &places, i);
+        if (IS_DENSE || to.n != NO_PLACE) {
             float sum[CHUNKS][SUMS];
-            multiply(&p->g, base, &r, team, sum[0]);
-            store(p, maps, base, team, read_place(base, &places), sum);
+            if (HAS_STEPS && p->has_steps)
+                expect_epilogue(p, team, &to);
+            multiply(p, base, &r, team, sum[0]);
+            store(p, maps, base, &places, team, &to, sum);
         }
         leave_place(base, &places);
     }
@@ -74,8 +78,8 @@ QD_KERNEL_HEAD(THREADS, LDS_BYTES, "", qk_gemm_bf16_wgmma)(const qk_gemm_wgmma_a
     const uint64_t maps = QD_ARGUMENTS(qk_gemm_bf16_wgmma);
     make_rings(base, false);
     prefetch_maps(maps);
-    qd_begin();
     if (team < TEAMS) {
+        qd_begin();
         TEAM_REGISTERS();
         run_tiles(&p, maps, base, team);
     } else {

@@ -5,63 +5,133 @@
 
 constexpr uint32_t K_BYTES = 128, D_ROWS = 64, D_COLUMNS = 64; // of boxes, as gemm_abi.h has them
 
-// ---- tensor maps
+// ---- tensor maps, of rank 2: the rows of all groups below each other. With a third dimension for
+// groups the copy engine is slower.
 
-static bool is_masked(const qni_gemm_problem *p) {
-    return p->grouping == QN_GEMM_GROUPED_MASKED;
+/** A matrix of each group, or one in all: what a map of rows needs. */
+typedef struct rows_of {
+    int64_t count, stride; // rows of a group, elements from one to the next
+    int64_t groups, group_stride;
+} rows_of;
+
+/** Returns how many of a group's rows would lie before the next group; -1 if that is no whole
+ *  number. */
+static int64_t slab_of(rows_of rows) {
+    if (rows.groups == 1)
+        return 0;
+    if (rows.count == 1)
+        return 1;
+    return rows.stride > 0 && rows.group_stride % rows.stride == 0 ? rows.group_stride / rows.stride
+                                                                   : -1;
 }
 
+static int64_t count_rows(rows_of rows) {
+    return (rows.groups - 1) * slab_of(rows) + rows.count;
+}
+
+static qni_tensor_map map_rows(const char *name, const void *data, qni_dtype dtype, int64_t columns,
+                               rows_of rows) {
+    const bool is_one_each = rows.count == 1 && rows.groups > 1;
+    return (qni_tensor_map){.name = name,
+                            .data = data,
+                            .dtype = dtype,
+                            .rank = 2,
+                            .size = {columns, count_rows(rows)},
+                            .stride = {1, is_one_each ? rows.group_stride : rows.stride}};
+}
+
+static int64_t slabs_of(const qni_gemm_problem *p) {
+    return p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+}
+static rows_of rows_of_a(const qni_gemm_problem *p) {
+    return (rows_of){p->m, p->a_row, slabs_of(p), p->a_group};
+}
+static rows_of rows_of_b(const qni_gemm_problem *p) {
+    return (rows_of){p->n, p->b_n, p->groups, p->b_group};
+}
+static rows_of rows_of_d(const qni_gemm_problem *p) {
+    return (rows_of){p->m, p->d_row, slabs_of(p), p->d_group};
+}
+static rows_of rows_of_scale_a(const qni_gemm_problem *p) {
+    return (rows_of){qni_pieces(p->k, 128), p->scale_a_kb, slabs_of(p), p->scale_a_group};
+}
+
+/** An operand's map: boxes of 128 bytes of k. */
+static qni_tensor_map map_operand(const char *name, const void *data, qni_dtype dtype, int64_t k,
+                                  rows_of rows, uint32_t box_rows) {
+    qni_tensor_map map = map_rows(name, data, dtype, k, rows);
+    map.box[0] = K_BYTES / (uint32_t)qni_dtype_bytes(dtype);
+    map.box[1] = box_rows;
+    map.swizzle_bytes = K_BYTES;
+    return map;
+}
 static qni_tensor_map map_a(const qni_gemm_problem *p, const qni_config *config) {
-    return (qni_tensor_map){
-        .name = "a",
-        .data = p->a,
-        .dtype = p->dtype_a,
-        .rank = 3,
-        .size = {p->k, p->m, is_masked(p) ? p->groups : 1},
-        .stride = {1, p->a_row, p->a_group},
-        .box = {K_BYTES / (uint32_t)qni_dtype_bytes(p->dtype_a), config->rows, 1},
-        .swizzle_bytes = K_BYTES};
+    return map_operand("a", p->a, p->dtype_a, p->k, rows_of_a(p), config->rows);
 }
-
 static qni_tensor_map map_b(const qni_gemm_problem *p, const qni_config *config) {
-    return (qni_tensor_map){
-        .name = "b",
-        .data = p->b,
-        .dtype = p->dtype_b,
-        .rank = 3,
-        .size = {p->k, p->n, p->groups},
-        .stride = {1, p->b_n, p->b_group},
-        .box = {K_BYTES / (uint32_t)qni_dtype_bytes(p->dtype_b), config->columns, 1},
-        .swizzle_bytes = K_BYTES};
+    return map_operand("b", p->b, p->dtype_b, p->k, rows_of_b(p), config->columns);
 }
 
 static qni_tensor_map map_d(const qni_gemm_problem *p, const qni_config *config) {
-    const uint32_t columns = config->columns < D_COLUMNS ? config->columns : D_COLUMNS;
-    return (qni_tensor_map){.name = "d",
-                            .data = p->d,
-                            .dtype = p->dtype_d,
-                            .rank = 3,
-                            .size = {p->n, p->m, is_masked(p) ? p->groups : 1},
-                            .stride = {1, p->d_row, p->d_group},
-                            .box = {columns, D_ROWS, 1},
-                            .swizzle_bytes = columns == D_COLUMNS ? 128 : 0};
+    qni_tensor_map map = map_rows("d", p->d, p->dtype_d, p->n, rows_of_d(p));
+    map.box[0] = config->columns < D_COLUMNS ? config->columns : D_COLUMNS;
+    map.box[1] = D_ROWS;
+    map.swizzle_bytes = map.box[0] == D_COLUMNS ? 128 : 0;
+    return map;
 }
 
 static qni_tensor_map map_scale_a(const qni_gemm_problem *p, const qni_config *config) {
-    return (qni_tensor_map){.name = "scale_a",
-                            .data = p->scale_a,
-                            .dtype = QNI_F32,
-                            .rank = 3,
-                            .size = {p->m, qni_pieces(p->k, 128), is_masked(p) ? p->groups : 1},
-                            .stride = {1, p->scale_a_kb, p->scale_a_group},
-                            .box = {config->rows, 1, 1}};
+    qni_tensor_map map = map_rows("scale_a", p->scale_a, QNI_F32, p->m, rows_of_scale_a(p));
+    map.box[0] = config->rows;
+    map.box[1] = 1;
+    return map;
+}
+
+/** Returns whether the map's groups lie whole rows apart, and its rows are few enough. */
+static bool fits_map(const qni_tensor_map *map, rows_of rows, qni_reason *why) {
+    if (slab_of(rows) < 0)
+        return qni_no(why, "groups of %s are %ld elements apart, no multiple of its rows' %ld",
+                      map->name, (long)rows.group_stride, (long)rows.stride);
+    if (map->size[1] > INT32_MAX)
+        return qni_no(why, "%s has %ld rows in all, needs fewer than 2^31", map->name,
+                      (long)map->size[1]);
+    return qni_tensor_map_fits(map, why);
+}
+
+// ---- how d is stored
+
+/** Returns whether more than rounding comes between product and d. */
+static bool has_more(const qni_gemm_problem *p) {
+    return p->c || qni_gemm_has_epilogue(p);
+}
+
+/** Returns whether the tile has the image that knows epilogues and adds c in registers. One without
+ *  registers to spare has not. */
+static bool has_steps(const qni_config *config) {
+    return config->kernel[2].image;
+}
+
+/** Returns whether pairs of columns of the vector, from even ones on, can be loaded at once. */
+static bool has_pairs(const void *data, qni_dtype dtype) {
+    return (uintptr_t)data % (2 * (size_t)qni_dtype_bytes(dtype)) == 0;
+}
+
+/** Returns whether threads can do an epilogue's steps on their sums: pairs of columns, and each box
+ *  in one batch of gate. */
+static bool fits_registers(const qni_gemm_problem *p) {
+    const bool is_one_batch = p->gate_rows % D_ROWS == 0 || p->gate_rows == p->m;
+    return has_pairs(p->bias, p->dtype_bias) && has_pairs(p->c, p->dtype_d) && p->c_row % 2 == 0 &&
+           (!p->gate ||
+            (has_pairs(p->gate, p->dtype_gate) && p->gate_batch % 2 == 0 && is_one_batch));
 }
 
 /** Returns whether the copy engine can store d, in boxes. It writes whole 16 bytes, past the last
  *  column too. */
 static bool has_map_d(const qni_gemm_problem *p, const qni_config *config) {
     const qni_tensor_map map = map_d(p, config);
-    return p->dtype_d == QNI_BF16 && !p->c && p->n % 8 == 0 && qni_tensor_map_fits(&map, nullptr);
+    return p->dtype_d == QNI_BF16 && p->n % 8 == 0 &&
+           (!has_more(p) || (has_steps(config) && fits_registers(p))) &&
+           fits_map(&map, rows_of_d(p), nullptr);
 }
 
 /** Returns whether the copy engine takes both scales: a's with m contiguous, and of b's rows four
@@ -70,8 +140,17 @@ static bool has_scale_copies(const qni_gemm_problem *p, const qni_config *config
     const qni_tensor_map map = map_scale_a(p, config);
     const bool has_whole_rows = qni_pieces(p->k, 128) % 4 == 0 && p->scale_b_nb % 4 == 0 &&
                                 (p->groups == 1 || p->scale_b_group % 4 == 0);
-    return p->scale_a_row == 1 && qni_tensor_map_fits(&map, nullptr) &&
+    return p->scale_a_row == 1 && fits_map(&map, rows_of_scale_a(p), nullptr) &&
            (uintptr_t)p->scale_b % 16 == 0 && has_whole_rows;
+}
+
+/** Returns which of the tile's images takes the product: their QK_FORM. */
+static int image_of(const qni_gemm_problem *p, const qni_config *config) {
+    if (p->grouping != QN_GEMM_DENSE)
+        return 0;
+    if (!has_more(p) && has_map_d(p, config))
+        return 1;
+    return has_steps(config) ? 2 : 0;
 }
 
 static qn_status encode_maps(const qn_device *device, const qni_gemm_problem *p,
@@ -93,13 +172,20 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
     const int64_t most = stream->device->info.num_compute_units;
     qk_gemm_wgmma_args args = {
         .g = qni_gemm_kernel_args(p, config->rows, config->columns),
+        .slab_a = (uint32_t)slab_of(rows_of_a(p)),
+        .slab_b = (uint32_t)slab_of(rows_of_b(p)),
+        .slab_d = (uint32_t)slab_of(rows_of_d(p)),
+        .slab_scales = (uint32_t)slab_of(rows_of_scale_a(p)),
+        .blocks = (uint32_t)qni_pieces(p->k * qni_dtype_bytes(p->dtype_a), K_BYTES),
         .band = band_rows / config->rows,
         .has_map_d = has_map_d(p, config),
+        .has_steps = has_more(p),
         .has_scales = qni_is_fp8(p->dtype_a) && has_scale_copies(p, config),
     };
     QN_TRY(encode_maps(stream->device, p, config, &args));
     const uint32_t grid[3] = {(uint32_t)(tiles < most ? tiles : most), 1, 1};
-    return qni_launch(stream, &config->kernel[0], grid, config->waves * 32, &args, sizeof args);
+    return qni_launch(stream, &config->kernel[image_of(p, config)], grid, config->waves * 32, &args,
+                      sizeof args);
 }
 
 // ---- what they take
@@ -109,7 +195,7 @@ static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reas
     const qni_tensor_map a = map_a(p, config), b = map_b(p, config);
     if (qni_gemm_needs_full(p))
         return qni_no(why, "takes no SiLU-and-multiply");
-    if (qni_gemm_has_epilogue(p))
+    if (qni_gemm_has_epilogue(p) && !has_steps(config))
         return qni_no(why, "takes no bias, activation or gate");
     if (p->is_packed)
         return qni_no(why, "b is packed, takes weights as they were");
@@ -117,7 +203,7 @@ static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reas
         return qni_no(why, "k is not contiguous in %s", p->a_k != 1 ? "a" : "b");
     if (p->grouping == QN_GEMM_GROUPED_INDEX && 128 % config->rows != 0)
         return qni_no(why, "groups begin at multiples of 128 rows, the tile has %u", config->rows);
-    return qni_tensor_map_fits(&a, why) && qni_tensor_map_fits(&b, why) &&
+    return fits_map(&a, rows_of_a(p), why) && fits_map(&b, rows_of_b(p), why) &&
            qni_gemm_fits_grid(variant, p, why);
 }
 
@@ -141,33 +227,36 @@ bool qni_gemm_bf16_wgmma_supports(const qni_variant *variant, const qn_device *,
 // ---- what a product costs: cycles of a multiprocessor
 
 /** Returns the cycles of one tile. The tensor cores or the bytes that come from L2 bound each
- *  K-block, and a tile has an end. */
+ *  K-block, three teams cover each other better than two, and a tile has an end. */
 static double tile_cost(const qni_config *config, int64_t k_bytes) {
     const double rows = config->rows, columns = config->columns;
-    constexpr double per_product = 1.1 / 32, from_l2 = 56; // bytes a cycle
+    constexpr double per_product = 1.05 / 32, from_l2 = 50; // bytes a cycle
+    constexpr uint32_t three_teams = 16;                    // waves, the loader's among them
     const double product = rows * columns * per_product,
                  bytes = (rows + columns) * (double)K_BYTES / from_l2;
-    const double block = product > bytes ? product : bytes, end = 300 + 0.1 * rows * columns;
+    const double block =
+        (product > bytes ? product : bytes) * (config->waves == three_teams ? 0.98 : 1);
+    const double end = 6 * rows + 0.4 * rows * columns;
     return (double)qni_pieces(k_bytes, K_BYTES) * block + end;
 }
 
 /** Returns the cycles of all rounds of tiles, or those in which memory gives the weights if that is
- *  more. Boxes that lie for the most part past a's rows are slow. The numbers are fitted to 26
- *  shapes, each timed with all tiles on an H200: the tiles chosen take 0.8 % longer than the best
- *  tiles. */
+ *  more. Boxes that lie for the most part past a's rows are slow. The numbers are fitted to 40
+ *  products, each timed with all tiles on an H200: the tiles chosen take 0.2 % longer than the best
+ *  tiles, 4 % at most. */
 double qni_gemm_wgmma_cost(const qni_variant *variant, const qn_device *device,
                            const void *problem) {
     const qni_gemm_problem *p = problem;
     const int64_t rows = variant->config.rows, likely = qni_gemm_likely_rows(p);
     const int64_t units = device->info.num_compute_units;
     const int64_t k_bytes = p->k * qni_dtype_bytes(p->dtype_a);
-    constexpr double from_memory = 14,
+    constexpr double from_memory = 18,
                      outside = 2; // bytes a cycle and multiprocessor; times slower
     const int64_t tiles =
         p->groups * qni_pieces(likely, rows) * qni_pieces(p->n, variant->config.columns);
     const double work = (double)qni_pieces(tiles, units) * tile_cost(&variant->config, k_bytes);
     const double weights =
         (double)(p->groups * p->n) * (double)k_bytes / (from_memory * (double)units);
-    return ((work > weights ? work : weights) + 0.02 * work) *
+    return ((work > weights ? work : weights) + 0.05 * work) *
            (rows > qni_round_up(likely, 64) ? outside : 1);
 }

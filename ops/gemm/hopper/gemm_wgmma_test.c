@@ -62,21 +62,32 @@ static void tiles_are_those_that_were_fastest(void **) {
         int64_t m, n, k;
         const char *kernel;
     } cases[] = {
-        {QNI_E4M3FN, 4096, 2112, 7168, "gemm.fp8_wgmma_192x128"},
+        {QNI_E4M3FN, 4096, 24576, 1536, "gemm.fp8_wgmma_128x192"},
         {QNI_E4M3FN, 4096, 7168, 16384, "gemm.fp8_wgmma_256x128"},
         {QNI_E4M3FN, 128, 2112, 7168, "gemm.fp8_wgmma_64x32"},
         {QNI_E4M3FN, 128, 4096, 7168, "gemm.fp8_wgmma_64x64"},
         {QNI_E4M3FN, 64, 2112, 7168, "gemm.fp8_wgmma_64x32"},
-        {QNI_E4M3FN, 64, 7168, 16384, "gemm.fp8_wgmma_64x64"},
-        {QNI_BF16, 4608, 12288, 3072, "gemm.bf16_wgmma_128x192"},
-        {QNI_BF16, 4608, 9216, 3072, "gemm.bf16_wgmma_128x256"},
+        {QNI_E4M3FN, 64, 32768, 512, "gemm.fp8_wgmma_64x128"},
+        {QNI_BF16, 4608, 3072, 12288, "gemm.bf16_wgmma_192x192"},
         {QNI_BF16, 4096, 4096, 7168, "gemm.bf16_wgmma_128x256"},
+        {QNI_BF16, 512, 12288, 3072, "gemm.bf16_wgmma_128x192"},
+        {QNI_BF16, 512, 4096, 4096, "gemm.bf16_wgmma_128x128"},
         {QNI_BF16, 128, 4096, 7168, "gemm.bf16_wgmma_64x64"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const qni_gemm_problem p = dense(cases[i].dtype, cases[i].m, cases[i].n, cases[i].k);
         assert_string_equal(cheapest(&p), cases[i].kernel);
     }
+}
+
+/** Products with an epilogue take the tiles, too. */
+static void epilogues_are_taken(void **) {
+    qni_gemm_problem p = dense(QNI_BF16, 4608, 12288, 3072);
+    p.bias = memory, p.activation = QN_GEMM_GELU_TANH;
+    assert_non_null(strstr(cheapest(&p), "gemm.bf16_wgmma_"));
+    p = dense(QNI_E4M3FN, 64, 4096, 7168);
+    p.gate = memory, p.gate_rows = 64, p.c = memory, p.c_row = p.n;
+    assert_non_null(strstr(cheapest(&p), "gemm.fp8_wgmma_"));
 }
 
 /** Groups count by the rows that each is likely to have. */
@@ -122,12 +133,15 @@ static void others_are_refused_by_name(void **) {
     assert_refused(bf16, &p, "a is e4m3fn, takes bf16");
     p.grouping = QN_GEMM_GROUPED_INDEX;
     assert_refused("gemm.fp8_wgmma_256x128", &p, "multiples of 128 rows, the tile has 256");
-    p = dense(QNI_BF16, 64, 128, 128), p.bias = memory;
-    assert_refused(bf16, &p, "takes no bias, activation or gate");
-    p = dense(QNI_E4M3FN, 64, 128, 128), p.gate = memory, p.gate_rows = 64;
-    assert_refused(fp8, &p, "takes no bias, activation or gate");
     p = dense(QNI_BF16, 64, 128, 128), p.activation = QN_GEMM_SILU_AND_MUL;
     assert_refused(bf16, &p, "takes no SiLU-and-multiply");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.bias = memory;
+    assert_refused("gemm.fp8_wgmma_256x128", &p, "takes no bias, activation or gate");
+    p = dense(QNI_BF16, 64, 128, 128), p.groups = 2, p.b_group = 128 * 128 + 8;
+    p.grouping = QN_GEMM_GROUPED_INDEX;
+    assert_refused(bf16, &p, "groups of b are 16392 elements apart, no multiple of its rows' 128");
+    p.b_group = INT64_C(1) << 38;
+    assert_refused(bf16, &p, "b has 2147483776 rows in all, needs fewer than 2^31");
     p = dense(QNI_BF16, 64, 128, 100);
     assert_refused(bf16, &p, "stride 100 of a is 200 bytes");
 }
@@ -135,6 +149,7 @@ static void others_are_refused_by_name(void **) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_are_those_that_were_fastest),
+        cmocka_unit_test(epilogues_are_taken),
         cmocka_unit_test(groups_count_by_their_rows),
         cmocka_unit_test(others_are_refused_by_name),
     };
