@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets,
-# which name what they fuzz in a line "// Fuzzes: SOURCE…" or "// Fuzzes: libquern" (nothing: the simulator's parts).
+# each of which names what it fuzzes in a line "// Fuzzes: SOURCE…", "// Fuzzes: libquern" or "// Fuzzes: libquernsim".
 #
 #   {ops/**,runtime/**,check,compat}/*_test.c   link libquern's objects, so that they reach internal functions
 #   sim/**/*_test.c                    link the simulator's parts
@@ -183,15 +183,18 @@ if(QUERN_FUZZ)
   foreach(source ${fuzzers})
     cmake_path(GET source STEM name)
     file(STRINGS ${source} fuzzed REGEX "^// Fuzzes: ")
-    if(fuzzed MATCHES "libquern$")
+    if(NOT fuzzed)
+      message(FATAL_ERROR "${source} has no line that begins with \"// Fuzzes: \" and says what is linked; see cmake/tests.cmake")
+    elseif(fuzzed MATCHES "libquern$")
       set(fuzzed $<TARGET_OBJECTS:quern_objects>)
       set(fuzzed_parts ${QUERN_PTHREADPOOL} ${CMAKE_DL_LIBS})
-    elseif(fuzzed)
+    elseif(fuzzed MATCHES "libquernsim$")
+      set(fuzzed "")
+      set(fuzzed_parts quernsim_parts)
+    else()
       string(REGEX REPLACE "^// Fuzzes: " "" fuzzed "${fuzzed}")
       separate_arguments(fuzzed)
       set(fuzzed_parts "")
-    else()
-      set(fuzzed_parts quernsim_parts)
     endif()
     add_executable(${name} ${source} ${fuzzed})
     target_include_directories(${name} PRIVATE include ${QUERN_DLPACK_INCLUDE})

@@ -6,6 +6,7 @@
 // instructions are made that the decoder knows, so that a stream gets further than its first
 // unknown word. s[0:1] points to memory full of pointers to itself, and a prologue loads some of
 // them, so that loads and stores hit memory.
+// Fuzzes: libquernsim
 #include "../../sim/isa/encodings.h"
 #include "../../sim/isa/isa.h"
 #include "../../sim/look/hooks.h"

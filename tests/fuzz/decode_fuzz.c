@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder: the first byte chooses the chip, the rest are instruction bytes.
+// libFuzzer target: the decoder. The first byte chooses the chip, the rest are instruction bytes.
+// Fuzzes: libquernsim
 #include "../../sim/isa/isa.h"
 
 #include <stdlib.h>

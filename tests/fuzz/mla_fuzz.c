@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: qn_mla_decode on the CPU. The bytes make a small paged problem and its plan,
 // then change what they like of it: any field of any tensor, any scalar, the plan's numbers, and
-// the plan itself, which may come from a file. Fuzzes: libquern
+// the plan itself, which may come from a file.
+// Fuzzes: libquern
 #include "fuzz_tensors.h"
 
 #include <quern/quern.h>

@@ -6,6 +6,7 @@
 // The last bytes choose the launch, so that seeds are code objects as compilers and bundlers make
 // them. Everything goes through the HIP API, as in programs; only loading takes a size, which HIP's
 // call does not.
+// Fuzzes: libquernsim
 #include "../../sim/hip/runtime.h"
 
 #include <stdio.h>
