@@ -40,9 +40,13 @@ typedef struct qn_gemm_args {
     int32_t m_alignment;  /**< ends: groups start at multiples of this; 0 means 128 */
     int32_t zero_padding; /**< ends: 1 writes zeros to the rows between groups */
     // A struct that ends here, of a caller compiled before there was the rest, is taken as well.
-    const DLTensor *bias;          /**< dense only; null: none */
-    const DLTensor *gate;          /**< dense only; null: none */
-    qn_gemm_activation activation; /**< dense only */
+    const DLTensor *bias; /**< null: none */
+    const DLTensor *gate; /**< dense only; null: none */
+    qn_gemm_activation activation;
+    // So is a struct that ends here.
+    DLTensor *scale_d;             /**< d of FP8: scales, written */
+    const DLTensor *given_scale_d; /**< d of FP8: one scale, read, in place of scale_d */
+    float scale_d_eps;             /**< smallest amax of scale_d; 0 means 1e-10 */
 } qn_gemm_args;
 
 /** Dense product, and what a layer does next to its result. With K-blocks kb of 128 columns:
@@ -56,22 +60,26 @@ typedef struct qn_gemm_args {
  *    x[m,n] = p[m,n] + bias[n]
  *    d[m,j] = c[m,j] + gate[batch of m,j] silu(x[m,2j]) x[m,2j+1]
  *
- *  d        [m, n]  bf16 or f32, columns contiguous, row stride >= n
+ *  d        [m, n]  bf16, f16, f32 or FP8 of any kind, columns contiguous, row stride >= n
  *  a        [m, k]  e4m3fn or e4m3fnuz (with scales) or bf16 (without); either dimension
  *           contiguous, the other dimension's stride at least as long
  *  b        [n, k]  FP8 if a is FP8 (e4m3fn and e4m3fnuz may mix), else bf16; strides as a's. What
  *           other libraries call NT, NN, TN and TT are strides here: in NT, k is contiguous in a
  *           and in b
- *  c        [m, n]  d's dtype; may be d itself. With a gate it is the residual
+ *  c        [m, n]  d's dtype, not FP8; may be d itself. With a gate it is the residual
  *  bias     [n]  bf16 or f32, contiguous
  *  gate     [n] or [batches, n]  bf16 or f32, columns contiguous; m is a multiple of batches, and
  *           each m / batches rows of d in a row share a row of gate
  *  scale_a  [m, ceil(k/128)]  f32, either dimension contiguous
  *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
+ *  scale_d  [m, ceil(columns of d / 128)]  f32, any strides that keep elements apart: of d's groups
+ *           of 128 columns, as qn_quantize_groups computes them from the result in f32. scale_d_eps
+ *           is its eps: 1e-30 or more and finite
+ *  given_scale_d  [1]  f32: d is quantised as by qn_quantize_static
  *  Types:   each K-block's partial sum is f32, is scaled in f32 and added to an f32 sum. bias,
  *           activation, gate and c act on that sum in this order and in f32, and the result is
- *           rounded once. Activations have the relative errors of qn_gelu_tanh_and_mul and
- *           qn_silu_and_mul.
+ *           rounded once; for FP8 it is scaled in f32 and rounded, to qn_quantize_groups' bits.
+ *           Activations have the relative errors of qn_gelu_tanh_and_mul and qn_silu_and_mul.
  *  Align:   element size; 16-byte aligned rows allow the faster kernels. On Hopper, k contiguous in
  *           a and b, and scale_a with m contiguous and a kb stride of whole 16 bytes, are fastest;
  *           so are bias, gate and c aligned to two elements, n a multiple of 8, and batches of a
@@ -94,20 +102,23 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 
 /** Grouped product in which each row of a belongs to one group: d[r,:] = a[r,:] b[group of r]^T.
  *
- *  d        [m, n]  bf16
+ *  d        [m, n]  bf16, f16 or FP8; with QN_GEMM_SILU_AND_MUL [m, n/2]
  *  a        [m, k], scale_a [m, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  c, bias, gate  null, and no activation
+ *  bias     [groups, n], columns contiguous
+ *  scale_d  [m, ceil(columns of d / 128)], of rows that are written
+ *  c, gate  null
  *  grouping says what group_layout, i32, holds:
  *           QN_GEMM_GROUPED_INDEX  [m]: the group of each row, or -1. The rows of a group are
  *             contiguous, and each group starts at a multiple of 128
  *           QN_GEMM_GROUPED_ENDS  [groups]: the end of each group's real rows. Group g starts at
  *             end[g-1] rounded up to a multiple of m_alignment
  *  Edge:    groups without rows are skipped. Padding (rows of group -1, and rows between groups)
- *           affects no other row; d's rows there are left alone unless zero_padding. On the CPU,
- *           and on GPUs with QUERN_VALIDATE=1, errors are: ids outside -1..groups-1, ends that fall
- *           or lie outside 0..m, groups that start elsewhere. On GPUs without QUERN_VALIDATE=1 a
- *           wrong layout touches no memory outside the tensors.
+ *           affects no other row; d's rows there are left alone unless zero_padding, which for FP8
+ *           also writes their scales, as of zeros. On the CPU, and on GPUs with QUERN_VALIDATE=1,
+ *           errors are: ids outside -1..groups-1, ends that fall or lie outside 0..m, groups that
+ *           start elsewhere. On GPUs without QUERN_VALIDATE=1 a wrong layout touches no memory
+ *           outside the tensors.
  *  Async:   a GPU reads the layout on the device; the host reads it only with QUERN_VALIDATE=1.
  *  All else as in qn_gemm.
  *  Source:  DeepGEMM's m_grouped_fp8_gemm_nt_contiguous. */
@@ -117,10 +128,13 @@ QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_arg
 /** Grouped product in which each group has a slab of m_max rows; the first group_layout[g] rows of
  *  slab g are real.
  *
- *  d        [groups, m_max, n]  bf16; rows >= group_layout[g] are left untouched
+ *  d        [groups, m_max, n]  bf16, f16 or FP8; with QN_GEMM_SILU_AND_MUL [groups, m_max, n/2];
+ *           rows >= group_layout[g] are left untouched
  *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
  *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
- *  c, bias, gate  null, and no activation
+ *  bias     [groups, n], columns contiguous
+ *  scale_d  [groups, m_max, ceil(columns of d / 128)], of rows that are written
+ *  c, gate  null
  *  group_layout  i32 [groups], 0..m_max: other values are errors on the CPU, and on GPUs with
  *           QUERN_VALIDATE=1
  *  All else as in qn_gemm.

@@ -110,6 +110,8 @@ static qn_status run(qn_stream *stream, const char *op, const qn_gemm_args *args
         return st;
     if (grouping != QN_GEMM_DENSE && qni_validates_indices(stream))
         st = validate_layout(&problem, op, stream);
+    if (st == QN_OK && problem.given_scale_d)
+        st = qni_validate_scale(stream, op, "given_scale_d", problem.given_scale_d);
     if (st != QN_OK || problem.m == 0 || problem.n == 0 || problem.groups == 0)
         return st;
     return qni_run(&qni_op_gemm, stream, &problem);

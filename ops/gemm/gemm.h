@@ -8,6 +8,11 @@
 
 #include <quern/gemm.h>
 
+enum {
+    QNI_GEMM_GROUP = 128, // columns of d that share an element of scale_d
+    QNI_GEMM_WIDENS = 1,  // a kernel's flag: of FP8 a workgroup computes a whole group
+};
+
 /** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides are in
  *  elements. */
 typedef struct qni_gemm_problem {
@@ -17,13 +22,18 @@ typedef struct qni_gemm_problem {
     int64_t m, n, k; // n: the product's columns; masked: m is the slab's rows (m_max)
     void *d;
     const void *a, *b, *c; // c null: nothing is added
-    const void *bias;      // [n]; null: none
+    const void *bias;      // [groups, n]; null: none
     const void *gate;      // [m / gate_rows, columns of d]; null: none
     qni_dtype dtype_bias, dtype_gate;
+    int64_t bias_group;
     int64_t gate_rows, gate_batch; // gate_rows rows of d share a row of gate
     qn_gemm_activation activation;
     const float *scale_a, *scale_b;
-    const int32_t *layout;  // on the device; null when dense
+    const int32_t *layout;      // on the device; null when dense
+    float *scale_d;             // d of FP8: written; null: given_scale_d is read
+    const float *given_scale_d; // null: d is not FP8, or has scales that are written
+    int64_t scale_d_group, scale_d_row, scale_d_nb;
+    float eps;              // the least largest magnitude of scale_d's groups
     int64_t d_group, d_row; // columns are contiguous
     int64_t c_row;
     int64_t a_group, a_row, a_k; // a_row or a_k is 1
@@ -64,7 +74,15 @@ static inline bool qni_gemm_has_epilogue(const qni_gemm_problem *p) {
 /** Returns whether the problem is for kernels with all forms of a product's end: on GPUs those of
  *  images of their own (-DQK_FULL). A kernel that has no such image must refuse the problem. */
 static inline bool qni_gemm_needs_full(const qni_gemm_problem *p) {
-    return p->activation == QN_GEMM_SILU_AND_MUL;
+    return p->activation == QN_GEMM_SILU_AND_MUL ||
+           (p->dtype_d != QNI_F32 && p->dtype_d != QNI_BF16) ||
+           (p->grouping != QN_GEMM_DENSE && qni_gemm_has_epilogue(p));
+}
+
+/** Returns how many neighbouring columns of the product a kernel must have together: those of a
+ *  group of scale_d. */
+static inline int64_t qni_gemm_together(const qni_gemm_problem *p) {
+    return p->scale_d ? QNI_GEMM_GROUP * qni_gemm_ratio(p) : 1;
 }
 
 extern const qni_op qni_op_gemm, qni_op_gemm_pack;

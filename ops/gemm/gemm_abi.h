@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /** Element types, with the values of qni_dtype. */
-enum { QK_F32, QK_BF16 = 2, QK_E4M3FN, QK_E4M3FNUZ };
+enum { QK_F32, QK_F16, QK_BF16, QK_E4M3FN, QK_E4M3FNUZ };
 
 /** How rows are split among groups, with the values of qn_gemm_grouping. */
 enum { QK_DENSE, QK_GROUPED_INDEX, QK_GROUPED_ENDS, QK_GROUPED_MASKED };
@@ -45,6 +45,21 @@ typedef struct qk_gemm_args {
     const void *gate;   // [m / gate_rows, columns of d]; null: none
     int64_t gate_batch;
 } qk_gemm_args;
+
+/** How a d of FP8 is scaled. */
+typedef struct qk_gemm_scaling {
+    float *found;       // [groups][m, ceil(columns of d / 128)]: written; null: given is read
+    const float *given; // one scale
+    int64_t group, row, nb;
+    float eps; // the least largest magnitude
+} qk_gemm_scaling;
+
+/** A product as kernels compiled with -DQK_FULL take it. */
+typedef struct qk_gemm_full_args {
+    qk_gemm_args g;
+    qk_gemm_scaling scaling;
+    int64_t bias_group; // from a group's bias to the next one's
+} qk_gemm_full_args;
 
 /** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 2: the rows of all
  *  of a matrix's groups lie one below the other. */

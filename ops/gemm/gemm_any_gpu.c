@@ -8,7 +8,9 @@
 // Launch    4 waves; grid = tiles_m * tiles_n (* groups when masked), n fastest
 // LDS       18 KiB: a's and b's tile of 128 k as FP8, 64 k as bf16, each row padded by eight
 //           elements; so that several workgroups share a compute unit, and one loads while another
-//           multiplies
+//           multiplies. QK_FULL: 24 KiB more
+// QK_FULL   all forms of gemm_full_gpu.h. For d of FP8 a workgroup multiplies two or four tiles of
+//           64 columns, one after the other, which make 128 columns of d: a group of quantize's
 // Edges     rows and k past the end are zero in LDS and never read from memory; c, bias and gate
 //           are read only if given
 // FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way
@@ -147,49 +149,6 @@ QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint
     return a * b;
 }
 
-QD_INLINE void store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
-                     float value) {
-    bool is_zero;
-    if (n >= g->n || !qk_gemm_writes_row(g, tile, m, &is_zero))
-        return;
-    if (g->has_epilogue)
-        value = qk_gemm_finish(g, m, n, value);
-    qk_gemm_store(g, tile, m, n, is_zero ? 0 : value);
-}
-
-/** Stores a lane's part of a 16 x 16 tile whose first row and column are m and n. */
-QD_INLINE void store_tile(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
-                          uint32_t lane, qd_mma16_acc values) {
-    QD_UNROLL for (uint32_t e = 0; e < QD_MMA16_ACC; e++) {
-        const uint32_t column = qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
-        store(g, tile, m + column, n + qd_mma16_row(lane, e), values[e]);
-    }
-}
-
-#ifdef QK_FULL
-/** Stores the columns of d that are pairs of the tile's columns. */
-QD_INLINE void store_pairs(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
-                           uint32_t lane, qd_mma16_acc x) {
-    const uint32_t columns = g->n / 2;
-    if (g->bias) QD_UNROLL
-        for (uint32_t e = 0; e < QD_MMA16_ACC; e++)
-            x[e] += qk_gemm_vector_at(g->bias, g->type_bias,
-                                      qd_min(n + qd_mma16_row(lane, e), g->n - 1));
-    QD_UNROLL for (uint32_t e = 0; e < QD_MMA16_ACC; e += 2) {
-        const uint32_t row = m + qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
-        const uint32_t column = n / 2 + qd_mma16_pair_of(lane, e);
-        const qd_f32x2 pair = qd_mma16_pair(x, e);
-        float value = qd_silu(pair.x) * pair.y;
-        bool is_zero;
-        if (column >= columns || !qk_gemm_writes_row(g, tile, row, &is_zero))
-            continue;
-        if (g->gate)
-            value *= qk_gemm_gate(g, row, column);
-        qk_gemm_store(g, tile, row, column, is_zero ? 0 : value);
-    }
-}
-#endif
-
 QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {
     const int size = g->type_a == QK_BF16 ? 2 : 1;
     return (operand){.base = (const uint8_t *)g->a + tile->group * g->a_group * size,
@@ -211,6 +170,43 @@ QD_INLINE operand operand_b(const qk_gemm_args *g, const qk_gemm_tile *tile) {
                      .type = g->type_b};
 }
 
+/** Adds this wave's product in the tile of 64 columns from n0 on: sums of tiles, i along n. */
+QD_INLINE void add_products(const qk_gemm_args *g, const qk_gemm_tile *tile, const operand *a,
+                            const operand *b, uint32_t n0, uint32_t lane, uint32_t wave_n,
+                            uint32_t wave_m, qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
+    for (uint32_t k = 0; k < g->k; k += BLOCK_K) {
+        qd_mma16_acc part[WAVE_TILES][WAVE_TILES] = {};
+        for (uint32_t at = k; at < qd_min(k + BLOCK_K, g->k); at += STAGE_K) {
+            qd_barrier();
+            stage(lds_a, a, tile->row, at);
+            stage(lds_b, b, n0, at);
+            qd_barrier();
+            multiply(part, wave_n, wave_m);
+        }
+        QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
+            float scale[QD_MMA16_OWN];
+            QD_UNROLL for (uint32_t own = 0; own < QD_MMA16_OWN; own++) {
+                const uint32_t m = tile->row + wave_m + 16 * j + qd_mma16_column(lane, own);
+                scale[own] = scale_of(g, tile->group, m, n0, k / BLOCK_K);
+            }
+            const qd_mma16_acc scales = qd_mma16_spread(scale);
+            QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
+                acc[i][j] = __builtin_elementwise_fma(part[i][j], scales, acc[i][j]);
+        }
+    }
+}
+
+#ifndef QK_FULL
+QD_INLINE void store(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
+                     float value) {
+    bool is_zero;
+    if (n >= g->n || !qk_gemm_writes_row(g, tile, m, &is_zero))
+        return;
+    if (g->has_epilogue)
+        value = qk_gemm_finish(g, m, n, value);
+    qk_gemm_store(g, tile, m, n, is_zero ? 0 : value);
+}
+
 QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
     qk_gemm_tile tile;
     if (!qk_gemm_find_tile(&g, qd_block() / g.tiles_n, TILE, &tile))
@@ -219,38 +215,121 @@ QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_args g) {
     const uint32_t wave_n = qd_wave() % 2 * 32, wave_m = qd_wave() / 2 * 32;
     operand a = operand_a(&g, &tile), b = operand_b(&g, &tile);
     qd_mma16_acc acc[WAVE_TILES][WAVE_TILES] = {};
-    for (uint32_t k = 0; k < g.k; k += BLOCK_K) {
-        qd_mma16_acc part[WAVE_TILES][WAVE_TILES] = {};
-        for (uint32_t at = k; at < qd_min(k + BLOCK_K, g.k); at += STAGE_K) {
-            qd_barrier();
-            stage(lds_a, &a, tile.row, at);
-            stage(lds_b, &b, n0, at);
-            qd_barrier();
-            multiply(part, wave_n, wave_m);
-        }
-        QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
-            float scale[QD_MMA16_OWN];
-            QD_UNROLL for (uint32_t own = 0; own < QD_MMA16_OWN; own++) {
-                const uint32_t m = tile.row + wave_m + 16 * j + qd_mma16_column(lane, own);
-                scale[own] = scale_of(&g, tile.group, m, n0, k / BLOCK_K);
-            }
-            const qd_mma16_acc scales = qd_mma16_spread(scale);
-            QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
-                acc[i][j] = __builtin_elementwise_fma(part[i][j], scales, acc[i][j]);
-        }
-    }
-#ifdef QK_FULL
-    const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g);
-    QK_GEMM_EACH_RATIO(&again, {
-        QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) QD_UNROLL
-            for (int i = 0; i < WAVE_TILES; i++)
-                (ratio == 2 ? store_pairs : store_tile)(&again, &tile, tile.row + wave_m + 16 * j,
-                                                        n0 + wave_n + 16 * i, lane, acc[i][j]);
-    })
-#else
+    add_products(&g, &tile, &a, &b, n0, lane, wave_n, wave_m, acc);
     QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) QD_UNROLL
-        for (int i = 0; i < WAVE_TILES; i++)
-            store_tile(&g, &tile, tile.row + wave_m + 16 * j, n0 + wave_n + 16 * i, lane,
-                       acc[i][j]);
-#endif
+        for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
+            for (uint32_t e = 0; e < QD_MMA16_ACC; e++) {
+                const uint32_t column = qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
+                store(&g, &tile, tile.row + wave_m + 16 * j + column,
+                      n0 + wave_n + 16 * i + qd_mma16_row(lane, e), acc[i][j][e]);
+            }
 }
+#else
+// ---- the full form: d of FP8 goes through LDS as f32, 128 columns at a time
+
+// The results of all tiles of 64 columns but the last, which lie where a and b lay.
+[[clang::loader_uninitialized]] static QD_LDS float lds_d[TILE * 96];
+
+/** Returns the place in LDS of a column of d, of the workgroup's 128. */
+QD_INLINE QD_LDS float *result_at(uint32_t row, uint32_t column, uint32_t ratio) {
+    const uint32_t width = TILE / ratio, i = column / width, in = column % width;
+    if (i < 2 * ratio - 1)
+        return lds_d + (i * TILE + row) * width + in;
+    QD_LDS uint8_t *half = row < TILE / 2 ? lds_a : lds_b;
+    return (QD_LDS float *)half + row % (TILE / 2) * width + in;
+}
+static_assert(TILE / 2 * TILE * sizeof(float) <= sizeof lds_a);
+
+/** Puts a result where it belongs: into d or, as d's first column of the workgroup is d0, LDS. */
+QD_INLINE void put(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row, uint32_t column,
+                   uint32_t d0, uint32_t ratio, float value) {
+    bool is_zero;
+    if (qk_gemm_has_codes(g))
+        *result_at(row - tile->row, column - d0, ratio) = value;
+    else if (column < g->n / ratio && qk_gemm_writes_row(g, tile, row, &is_zero))
+        qk_gemm_store_element(g, tile, row, column, is_zero ? 0 : value);
+}
+
+/** Ends a 16 x 16 tile whose first row and column are m and n. */
+QD_INLINE void end_tile(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t m, uint32_t n,
+                        uint32_t d0, uint32_t ratio, qd_mma16_acc x) {
+    const uint32_t lane = qd_lane();
+    if (g->bias) QD_UNROLL
+        for (uint32_t e = 0; e < QD_MMA16_ACC; e++)
+            x[e] += qk_gemm_vector_at(g->bias, g->type_bias,
+                                      qd_min(n + qd_mma16_row(lane, e), g->n - 1));
+    QD_UNROLL for (uint32_t e = 0; e < QD_MMA16_ACC; e += ratio) {
+        const uint32_t row = m + qd_mma16_column(lane, e / (QD_MMA16_ACC / QD_MMA16_OWN));
+        const uint32_t column =
+            ratio == 2 ? n / 2 + qd_mma16_pair_of(lane, e) : n + qd_mma16_row(lane, e);
+        float value = x[e];
+        if (ratio == 2) {
+            const qd_f32x2 pair = qd_mma16_pair(x, e);
+            value = qd_silu(pair.x) * pair.y;
+        } else if (g->activation == QK_GELU_TANH) {
+            value = qd_gelu_tanh(value);
+        }
+        if (g->gate)
+            value *= qk_gemm_gate(g, qd_min(row, g->m - 1), qd_min(column, g->n / ratio - 1));
+        put(g, tile, row, column, d0, ratio, value);
+    }
+}
+
+/** Adds the products of a tile whose first column is n, by arguments that are read anew, so that
+ *  what the turns of run_tiles keep leaves room for the loop over k. */
+QD_INLINE void add_anew(const qk_gemm_full_args *f, const qk_gemm_tile *tile, uint32_t n,
+                        uint32_t wave_n, uint32_t wave_m,
+                        qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
+    const qk_gemm_args g = ((const qk_gemm_full_args *)qd_reread(f))->g;
+    const operand a = operand_a(&g, tile), b = operand_b(&g, tile);
+    add_products(&g, tile, &a, &b, n, qd_lane(), wave_n, wave_m, acc);
+}
+
+/** Computes `tiles` tiles of 64 columns of the product, side by side from n0 on. */
+QD_INLINE void run_tiles(const qk_gemm_full_args *f, const qk_gemm_tile *tile, uint32_t n0,
+                         uint32_t tiles) {
+    const uint32_t wave_n = qd_wave() % 2 * 32, wave_m = qd_wave() / 2 * 32;
+    QD_NO_UNROLL for (uint32_t t = 0; t < tiles; t++) {
+        const uint32_t n = n0 + t * TILE;
+        qd_mma16_acc acc[WAVE_TILES][WAVE_TILES] = {};
+        if (n < f->g.n) // scale_b has no blocks past b's rows
+            add_anew(f, tile, n, wave_n, wave_m, acc);
+        const qk_gemm_args g = qk_gemm_reread(f, tile).g;
+        if (t + 1 == tiles)
+            qd_barrier(); // no wave reads a and b any more
+        QK_GEMM_EACH_RATIO(&g, {
+            QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) QD_UNROLL
+                for (int i = 0; i < WAVE_TILES; i++)
+                    end_tile(&g, tile, tile->row + wave_m + 16 * j, n + wave_n + 16 * i, n0 / ratio,
+                             ratio, acc[i][j]);
+        })
+    }
+}
+
+/** Quantises what lies in LDS; 16 lanes take a row. */
+QD_INLINE void quantize(const qk_gemm_full_args *f, const qk_gemm_tile *tile, uint32_t d0,
+                        uint32_t ratio) {
+    const uint32_t column = qd_thread() % QD_ROW * QD_RUN;
+    qd_barrier();
+    QD_NO_UNROLL for (uint32_t r = qd_thread() / QD_ROW; r < TILE; r += THREADS / QD_ROW) {
+        qd_f32x8 v;
+        QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
+            v[i] = *result_at(r, column + i, ratio);
+        qk_gemm_quantize8(&f->g, &f->scaling, tile, tile->row + r, d0 + column, f->g.n / ratio, v);
+    }
+}
+
+QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_full_args f) {
+    qk_gemm_tile tile;
+    if (!qk_gemm_find_tile(&f.g, qd_block() / f.g.tiles_n, TILE, &tile))
+        return;
+    const bool has_codes = qk_gemm_has_codes(&f.g);
+    const uint32_t tiles = !has_codes ? 1 : f.g.activation == QK_SILU_AND_MUL ? 4 : 2;
+    const uint32_t n0 = qd_block() % f.g.tiles_n * tiles * TILE;
+    run_tiles(&f, &tile, n0, tiles);
+    if (has_codes) {
+        const qk_gemm_full_args again = *(const qk_gemm_full_args *)qd_reread(&f);
+        QK_GEMM_EACH_RATIO(&again.g, { quantize(&again, &tile, n0 / ratio, ratio); })
+    }
+}
+#endif

@@ -7,7 +7,20 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { A, B, C, SCALE_A, SCALE_B, GROUP_LAYOUT, BIAS, GATE, D, NUM_TENSORS };
+enum {
+    A,
+    B,
+    C,
+    SCALE_A,
+    SCALE_B,
+    GROUP_LAYOUT,
+    BIAS,
+    GATE,
+    GIVEN_SCALE_D,
+    SCALE_D,
+    D,
+    NUM_TENSORS
+};
 
 /** A call whose arguments become a problem. */
 typedef struct call {
@@ -25,12 +38,13 @@ static bool is_e4m3(qni_dtype dtype) {
 
 // ---- arguments that are not tensors
 
-/** Copies the arguments. A caller compiled before there were epilogues states the smaller size;
- *  what its struct lacks is then not given. */
+/** Copies the arguments. A caller compiled before there were epilogues, or FP8 results, states a
+ *  smaller size; what its struct lacks is then not given. */
 static qn_status copy_args(const char *op, const qn_gemm_args *args, qn_gemm_args *copy) {
-    constexpr size_t before_epilogues = offsetof(qn_gemm_args, bias);
+    constexpr size_t before_epilogues = offsetof(qn_gemm_args, bias),
+                     before_scale_d = offsetof(qn_gemm_args, scale_d);
     *copy = (qn_gemm_args){};
-    if (!args || args->struct_size != before_epilogues)
+    if (!args || (args->struct_size != before_epilogues && args->struct_size != before_scale_d))
         QN_TRY(QNI_CHECK_STRUCT(op, "args", qn_gemm_args, args));
     memcpy(copy, args, args->struct_size);
     return QN_OK;
@@ -44,9 +58,6 @@ static qn_status check_activation(const call *c) {
                        "QN_GEMM_GELU_TANH (%d) or QN_GEMM_SILU_AND_MUL (%d)",
                        c->of.op, (int)activation, (int)QN_GEMM_NO_ACTIVATION,
                        (int)QN_GEMM_GELU_TANH, (int)QN_GEMM_SILU_AND_MUL);
-    if (c->grouping != QN_GEMM_DENSE && activation != QN_GEMM_NO_ACTIVATION)
-        return QN_FAIL(QN_E_INVALID, "%s: activation is %d; only the dense form has one", c->of.op,
-                       (int)activation);
     return QN_OK;
 }
 
@@ -139,14 +150,14 @@ static qn_status check_inputs_dtype(const call *c, qni_dtype a, qni_dtype b) {
 }
 
 static qn_status read_d(call *c, qni_gemm_problem *p) {
-    const uint32_t bf16 = 1u << QNI_BF16;
+    const uint32_t grouped = 1u << QNI_F16 | 1u << QNI_BF16 | qni_of_fp8;
     matrix d;
     QN_TRY(read_matrix(c, D,
                        &(qni_tensor){
                            .name = "d",
                            .t = c->args->d,
                            .ndim = c->rank_da,
-                           .dtypes = c->grouping == QN_GEMM_DENSE ? qni_of_f32 | bf16 : bf16,
+                           .dtypes = c->grouping == QN_GEMM_DENSE ? grouped | qni_of_f32 : grouped,
                            .is_written = true,
                            .may_be = &c->t[C],
                        },
@@ -237,6 +248,9 @@ static qn_status read_c(call *c, qni_gemm_problem *p) {
         return QN_OK;
     if (c->grouping != QN_GEMM_DENSE)
         return QN_FAIL(QN_E_INVALID, "%s: c is given; only the dense form adds one", c->of.op);
+    if (qni_is_fp8(p->dtype_d))
+        return QN_FAIL(QN_E_INVALID, "%s: c is given; d is %s, which takes none", c->of.op,
+                       qni_dtype_name(p->dtype_d));
     QN_TRY(read_matrix(c, C,
                        &(qni_tensor){
                            .name = "c",
@@ -256,9 +270,6 @@ static qn_status read_c(call *c, qni_gemm_problem *p) {
 /** Reads bias or gate, of which `t` is one. */
 static qn_status read_vectors(call *c, int which, const char *name, const DLTensor *t, int ndim,
                               const int64_t *shape) {
-    if (c->grouping != QN_GEMM_DENSE)
-        return QN_FAIL(QN_E_INVALID, "%s: %s is given; only the dense form takes one", c->of.op,
-                       name);
     c->t[which] = (qni_tensor){.name = name,
                                .t = t,
                                .ndim = ndim,
@@ -269,9 +280,12 @@ static qn_status read_vectors(call *c, int which, const char *name, const DLTens
 }
 
 static qn_status read_bias(call *c, qni_gemm_problem *p) {
+    const int ndim = c->grouping == QN_GEMM_DENSE ? 1 : 2;
+    const int64_t shape[] = {p->groups, p->n};
     if (!c->args->bias)
         return QN_OK;
-    QN_TRY(read_vectors(c, BIAS, "bias", c->args->bias, 1, &p->n));
+    QN_TRY(read_vectors(c, BIAS, "bias", c->args->bias, ndim, shape + 2 - ndim));
+    p->bias_group = ndim == 2 ? c->t[BIAS].stride[0] : 0;
     p->bias = c->t[BIAS].data;
     p->dtype_bias = c->t[BIAS].dtype;
     return QN_OK;
@@ -281,6 +295,8 @@ static qn_status read_gate(call *c, qni_gemm_problem *p) {
     const DLTensor *gate = c->args->gate;
     if (!gate)
         return QN_OK;
+    if (c->grouping != QN_GEMM_DENSE)
+        return QN_FAIL(QN_E_INVALID, "%s: gate is given; only the dense form takes one", c->of.op);
     const int ndim = gate->ndim == 1 ? 1 : 2;
     const int64_t shape[] = {-1, qni_gemm_columns(p)};
     QN_TRY(read_vectors(c, GATE, "gate", gate, ndim, shape + 2 - ndim));
@@ -342,6 +358,56 @@ static qn_status read_scales(call *c, qni_gemm_problem *p) {
     return QN_OK;
 }
 
+// ---- scales of d
+
+static qn_status check_eps(const call *c) {
+    const float eps = c->args->scale_d_eps;
+    if (c->args->scale_d ? eps != 0 && !(eps >= 1e-30f && eps <= __FLT_MAX__) : eps != 0)
+        return QN_FAIL(QN_E_INVALID, "%s: scale_d_eps is %g; accepted: %s", c->of.op, (double)eps,
+                       c->args->scale_d ? "1e-30 or more, finite (or 0 for 1e-10)"
+                                        : "0 without scale_d");
+    return QN_OK;
+}
+
+/** Checks that d has the scales that its dtype needs. */
+static qn_status check_scales_d(const call *c, const qni_gemm_problem *p) {
+    const qn_gemm_args *args = c->args;
+    const char *dtype = qni_dtype_name(p->dtype_d);
+    if (!qni_is_fp8(p->dtype_d) && (args->scale_d || args->given_scale_d))
+        return QN_FAIL(QN_E_INVALID, "%s: %s is given; d is %s, which takes no scales", c->of.op,
+                       args->scale_d ? "scale_d" : "given_scale_d", dtype);
+    if (qni_is_fp8(p->dtype_d) && !args->scale_d == !args->given_scale_d)
+        return QN_FAIL(QN_E_INVALID,
+                       "%s: scale_d and given_scale_d are %s; d is %s, which takes one of them",
+                       c->of.op, args->scale_d ? "given" : "null", dtype);
+    return check_eps(c);
+}
+
+static qn_status read_scales_d(call *c, qni_gemm_problem *p) {
+    const int64_t shape[] = {p->groups, p->m, qni_pieces(qni_gemm_columns(p), QNI_GEMM_GROUP)};
+    qni_tensor *const t = &c->t[SCALE_D], *const given = &c->t[GIVEN_SCALE_D];
+    QN_TRY(check_scales_d(c, p));
+    if (c->args->given_scale_d) {
+        *given = qni_given_scale("given_scale_d", c->args->given_scale_d);
+        QN_TRY(qni_read_tensors(&c->of, given, 1));
+        p->given_scale_d = given->data;
+    }
+    if (!c->args->scale_d)
+        return QN_OK;
+    *t = (qni_tensor){.name = "scale_d",
+                      .t = c->args->scale_d,
+                      .ndim = c->rank_da,
+                      .dtypes = qni_of_f32,
+                      .shape = shape + 3 - c->rank_da,
+                      .is_written = true};
+    QN_TRY(qni_read_tensors(&c->of, t, 1));
+    p->scale_d = t->data;
+    p->scale_d_group = t->ndim == 3 ? t->stride[0] : 0;
+    p->scale_d_row = t->stride[t->ndim - 2], p->scale_d_nb = t->stride[t->ndim - 1];
+    p->eps = c->args->scale_d_eps != 0 ? c->args->scale_d_eps : 1e-10f;
+    return QN_OK;
+}
+
 qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
                                const qn_gemm_args *args, qn_gemm_grouping grouping) {
     qn_gemm_args copy;
@@ -363,6 +429,7 @@ qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, con
     QN_TRY(read_gate(&c, &p));
     QN_TRY(read_layout(&c, &p));
     QN_TRY(read_scales(&c, &p));
+    QN_TRY(read_scales_d(&c, &p));
     p.m_alignment = copy.m_alignment ? copy.m_alignment : 128;
     p.expected_m = copy.expected_m;
     p.zero_padding = copy.zero_padding;

@@ -4,10 +4,15 @@
 // of plain calls in more batches.
 #include "gemm_test_case.h"
 
+#include <quern/quantize.h>
+
 enum { N = 200, K = 1172 };
 
 static int open_gfx942(void **) {
     return open_device("sim:gfx942");
+}
+static int open_gfx1151(void **) {
+    return open_device("sim:gfx1151");
 }
 static int open_gfx950(void **) {
     return open_device("sim:gfx950");
@@ -27,7 +32,7 @@ static bool first_row(const qni_variant *variant, const qni_gemm_spec *spec, int
         assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
         assert_int_equal(variant->run(variant, stream, &c.problem), QN_OK);
         assert_int_equal(device->backend->copy(stream, out, qni_data(&c.d.t),
-                                               (size_t)c.d.shape[2] * sizeof *out,
+                                               c.d.shape[2] * (int64_t)sizeof *out,
                                                QNI_COPY_TO_HOST),
                          QN_OK);
         assert_int_equal(qn_stream_sync(stream), QN_OK);
@@ -105,10 +110,120 @@ static void all_kernels_agree(void **) {
     assert_in_range(most, 4 * 3, 100); // decode, two tiles and any_fp8
 }
 
+// ---- d of FP8: quantize's bits of the results in f32
+
+enum { CODE_ROWS = 35, MOST = CODE_ROWS * N };
+
+/** d of one kernel and, of FP8, its scales. */
+typedef struct result {
+    uint8_t d[MOST * sizeof(float)];
+    float scales[CODE_ROWS * 2];
+    int64_t columns;
+} result;
+
+static void fetch(void *to, const qni_gemm_matrix *x) {
+    const int64_t bytes = x->shape[0] * x->shape[1] * x->shape[2] * qni_dtype_bytes(x->area.dtype);
+    assert_int_equal(device->backend->copy(stream, to, qni_data(&x->t), bytes, QNI_COPY_TO_HOST),
+                     QN_OK);
+}
+
+/** Runs one kernel on a case of `spec`. Returns false if it does not take the problem. */
+static bool run_for(const qni_variant *variant, const qni_gemm_spec *spec, qni_dtype dtype_d,
+                    result *out) {
+    qni_gemm_case c;
+    qni_gemm_spec with_d = *spec;
+    with_d.m = CODE_ROWS, with_d.dtype_d = dtype_d;
+    with_d.has_given_scale &= dtype_d != QNI_F32;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &with_d, 7), QN_OK);
+    const bool fits = qni_variant_fits(variant, device, &c.problem, nullptr);
+    out->columns = c.d.shape[2];
+    if (fits) {
+        assert_int_equal(variant->run(variant, stream, &c.problem), QN_OK);
+        fetch(out->d, &c.d);
+        if (c.scale_d.area.owner)
+            fetch(out->scales, &c.scale_d);
+        assert_int_equal(qn_stream_sync(stream), QN_OK);
+    }
+    qni_gemm_case_destroy(&c);
+    return fits;
+}
+
+/** Quantises results in f32 on the CPU. */
+static void quantize(result *of, bool has_given_scale, qni_dtype dtype, result *out) {
+    qn_device *cpu;
+    qn_stream *own;
+    float given = 0.37f;
+    int64_t one = 1, shape[] = {CODE_ROWS, of->columns};
+    int64_t groups[] = {CODE_ROWS, (of->columns + 127) / 128};
+    assert_int_equal(qn_device_open(&cpu, "cpu"), QN_OK);
+    assert_int_equal(qn_stream_create(&own, cpu), QN_OK);
+    DLTensor x = {of->d, cpu->id, 2, qni_dl_dtype(QNI_F32), shape, nullptr, 0}, q = x, scale = x;
+    q.data = out->d, q.dtype = qni_dl_dtype(dtype);
+    scale.data = out->scales, scale.shape = groups;
+    DLTensor fixed = {&given, cpu->id, 1, qni_dl_dtype(QNI_F32), &one, nullptr, 0};
+    assert_int_equal(has_given_scale ? qn_quantize_static(own, &q, &x, &fixed)
+                                     : qn_quantize_groups(own, &q, &scale, &x, 128, 0, 1e-10f),
+                     QN_OK);
+    qn_stream_destroy(own);
+    qn_device_close(cpu);
+}
+
+/** Compares a kernel's FP8 with quantize's. Returns whether the kernel takes the problem. */
+static bool compare_codes(const qni_variant *variant, const qni_gemm_spec *spec, qni_dtype dtype) {
+    static result exact, got, want;
+    memset(&got, 0, sizeof got);
+    memset(&want, 0, sizeof want);
+    if (!run_for(variant, spec, QNI_F32, &exact) || !run_for(variant, spec, dtype, &got))
+        return false;
+    quantize(&exact, spec->has_given_scale, dtype, &want);
+    if (memcmp(got.scales, want.scales, sizeof want.scales) != 0)
+        fail_msg("%s: scales of %s are not quantize's", variant->name, qni_dtype_name(dtype));
+    if (memcmp(got.d, want.d, (size_t)(CODE_ROWS * got.columns)) != 0)
+        fail_msg("%s: codes of %s are not quantize's", variant->name, qni_dtype_name(dtype));
+    return true;
+}
+
+static void codes_are_those_of_quantize(void **) {
+    static const qni_dtype dtypes[] = {QNI_E4M3FN, QNI_E4M3FNUZ, QNI_E5M2, QNI_E5M2FNUZ};
+    const qni_dtype usual = qni_usual_e4m3(device);
+    const qni_gemm_spec specs[] = {
+        {.n = N, .k = 24, .dtype_a = usual, .dtype_b = usual, .is_packed = true, .has_bias = true},
+        {.n = N,
+         .k = 24,
+         .dtype_a = usual,
+         .dtype_b = usual,
+         .is_packed = true,
+         .activation = QN_GEMM_SILU_AND_MUL},
+        {.n = N,
+         .k = 24,
+         .dtype_a = QNI_BF16,
+         .dtype_b = QNI_BF16,
+         .activation = QN_GEMM_GELU_TANH,
+         .has_given_scale = true},
+        {.n = N,
+         .k = 24,
+         .dtype_a = usual,
+         .dtype_b = usual,
+         .is_packed = true,
+         .activation = QN_GEMM_SILU_AND_MUL,
+         .has_given_scale = true,
+         .fill = QNI_FILL_NAN},
+    };
+    int ran = 0;
+    for (size_t i = 0; i < 4 * sizeof specs / sizeof *specs; i++)
+        for (int v = 0; v < qni_op_gemm.num_variants; v++)
+            ran += compare_codes(&qni_op_gemm.variants[v], &specs[i / 4], dtypes[i % 4]);
+    assert_in_range(ran, 4 * 4, 1000);
+}
+
 int main(void) {
-    const struct CMUnitTest own[] = {cmocka_unit_test(each_kernel_agrees_with_itself)};
-    const struct CMUnitTest all[] = {cmocka_unit_test(all_kernels_agree)};
+    const struct CMUnitTest own[] = {cmocka_unit_test(each_kernel_agrees_with_itself),
+                                     cmocka_unit_test(codes_are_those_of_quantize)};
+    const struct CMUnitTest all[] = {cmocka_unit_test(all_kernels_agree),
+                                     cmocka_unit_test(codes_are_those_of_quantize)};
+    const struct CMUnitTest codes[] = {cmocka_unit_test(codes_are_those_of_quantize)};
     int failed = cmocka_run_group_tests(own, open_cpu, close_device);
     failed += cmocka_run_group_tests(all, open_gfx942, close_device);
+    failed += cmocka_run_group_tests(codes, open_gfx1151, close_device);
     return failed + cmocka_run_group_tests(all, open_gfx950, close_device);
 }

@@ -237,6 +237,10 @@ static int64_t d_columns(const qni_gemm_spec *s) {
     return s->activation == QN_GEMM_SILU_AND_MUL ? s->n / 2 : s->n;
 }
 
+static bool has_found_scales(const qni_gemm_spec *s) {
+    return qni_is_fp8(s->dtype_d) && !s->has_given_scale;
+}
+
 static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     const qni_gemm_spec *s = &c->spec;
     const bool is_masked = s->grouping == QN_GEMM_GROUPED_MASKED,
@@ -260,8 +264,16 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
                          (form){"scale_b", rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
     const qni_dtype vectors = s->has_f32_vectors ? QNI_F32 : QNI_BF16;
     if (s->has_bias)
-        QN_TRY(
-            matrix_create(&c->bias, stream, (form){"bias", 1, 1, 1, s->n, vectors, false, gaps}));
+        QN_TRY(matrix_create(&c->bias, stream,
+                             (form){"bias", is_dense ? 1 : 2, 1, is_dense ? 1 : s->groups, s->n,
+                                    vectors, false, gaps}));
+    if (has_found_scales(s))
+        QN_TRY(matrix_create(
+            &c->scale_d, stream,
+            (form){"scale_d", rank, slabs, s->m, qni_pieces(columns, 128), QNI_F32, false, gaps}));
+    if (s->has_given_scale)
+        QN_TRY(matrix_create(&c->given_scale_d, stream,
+                             (form){"given_scale_d", 1, 1, 1, 1, QNI_F32, false, false}));
     if (s->gate_batches)
         QN_TRY(matrix_create(&c->gate, stream,
                              (form){"gate", s->gate_batches > 1 ? 2 : 1, 1, s->gate_batches,
@@ -285,10 +297,12 @@ static qn_status fill_all(qni_gemm_case *c, qn_stream *stream, uint64_t seed) {
     fill_vectors(&c->spec, &c->gate, true, &state[6]);
     if (c->spec.grouping != QN_GEMM_DENSE)
         fill_layout(c);
-    if (c->spec.c_is_d) // they are laid out alike
+    if (c->spec.has_given_scale)
+        matrix_set(&c->given_scale_d, 0, 0.37); // some results saturate
+    if (c->spec.c_is_d)                         // they are laid out alike
         memcpy(c->d.area.before, c->c.area.before, (size_t)c->d.area.bytes);
-    qni_gemm_matrix *all[] = {&c->a,       &c->b,      &c->c,    &c->scale_a,
-                              &c->scale_b, &c->layout, &c->bias, &c->gate};
+    qni_gemm_matrix *all[] = {&c->a,      &c->b,    &c->c,    &c->scale_a,      &c->scale_b,
+                              &c->layout, &c->bias, &c->gate, &c->given_scale_d};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->area.owner)
             QN_TRY(qni_area_reset(&all[i]->area, stream));
@@ -319,6 +333,8 @@ static void set_args(qni_gemm_case *c) {
         .bias = s->has_bias ? &c->bias.t : nullptr,
         .gate = s->gate_batches ? &c->gate.t : nullptr,
         .activation = s->activation,
+        .scale_d = has_found_scales(s) ? &c->scale_d.t : nullptr,
+        .given_scale_d = s->has_given_scale ? &c->given_scale_d.t : nullptr,
     };
 }
 
@@ -337,6 +353,16 @@ static qni_gemm_problem on_host(const qni_gemm_case *c) {
     return host;
 }
 
+/** Expects a row of FP8, and its scales unless one is given. */
+static void expect_codes(qni_gemm_case *c, int64_t slab, int64_t row, qni_exact exact) {
+    const int64_t at = matrix_at(&c->d, slab, row, 0);
+    if (c->spec.has_given_scale)
+        qni_area_expect_codes(&c->d.area, at, exact, matrix_get(&c->given_scale_d, 0), 0);
+    else
+        qni_area_expect_found_scales(&c->scale_d.area, matrix_at(&c->scale_d, slab, row, 0),
+                                     &c->d.area, at, exact, QNI_GEMM_GROUP, 1e-10);
+}
+
 /** Expects the answer in rows that belong to a group. If sums are exact, so must the result be;
  *  else the smallest numbers may be off, as products below f32's range are. */
 static void expect_rows(qni_gemm_case *c, const qni_gemm_problem *host, const double *want,
@@ -346,6 +372,11 @@ static void expect_rows(qni_gemm_case *c, const qni_gemm_problem *host, const do
     for (int64_t i = 0; i < c->d.shape[0] * rows; i++) {
         if (qni_gemm_row_group(host, i / rows, i % rows) == QNI_GEMM_ROW_UNTOUCHED)
             continue;
+        if (qni_is_fp8(c->spec.dtype_d)) {
+            expect_codes(c, i / rows, i % rows,
+                         (qni_exact){want + i * columns, bound + i * columns, columns});
+            continue;
+        }
         for (int64_t n = 0; n < columns; n++)
             qni_area_expect(&c->d.area, matrix_at(&c->d, i / rows, i % rows, n),
                             want[i * columns + n],
@@ -403,7 +434,7 @@ static void describe(qni_gemm_case *c) {
     if (s->gate_batches)
         snprintf(gate, sizeof gate, " gate=%ld", (long)s->gate_batches);
     snprintf(c->text, sizeof c->text,
-             "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s%s%s%s%s",
+             "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s%s%s%s%s%s",
              groupings[s->grouping], groups, (long)s->m, (long)s->n, (long)s->k,
              qni_dtype_name(s->dtype_a), qni_dtype_name(s->dtype_b), qni_dtype_name(s->dtype_d),
              s->a_transposed ? 'T' : 'N', s->b_transposed ? 'N' : 'T',
@@ -412,8 +443,9 @@ static void describe(qni_gemm_case *c) {
              : s->adds_c ? " +c"
                          : "",
              s->has_bias ? " bias" : "", activations[s->activation], gate,
-             s->has_f32_vectors ? " of f32" : "", s->zero_padding ? " zeroed" : "",
-             s->m_alignment ? " aligned" : "", fills[s->fill], rows[s->rows]);
+             s->has_f32_vectors ? " of f32" : "", s->has_given_scale ? " scaled" : "",
+             s->zero_padding ? " zeroed" : "", s->m_alignment ? " aligned" : "", fills[s->fill],
+             rows[s->rows]);
 }
 
 qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_gemm_spec *spec,
@@ -436,9 +468,19 @@ qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_ge
 }
 
 void qni_gemm_case_destroy(qni_gemm_case *c) {
-    qni_gemm_matrix *all[] = {&c->a,       &c->b,       &c->c,           &c->d,
-                              &c->scale_a, &c->scale_b, &c->layout,      &c->bias,
-                              &c->gate,    &c->packed,  &c->packed_scale};
+    qni_gemm_matrix *all[] = {&c->a,
+                              &c->b,
+                              &c->c,
+                              &c->d,
+                              &c->scale_a,
+                              &c->scale_b,
+                              &c->layout,
+                              &c->bias,
+                              &c->gate,
+                              &c->packed,
+                              &c->packed_scale,
+                              &c->scale_d,
+                              &c->given_scale_d};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->area.owner)
             qni_area_destroy(&all[i]->area);
@@ -455,11 +497,15 @@ qn_status qni_gemm_case_call(qni_gemm_case *c) {
 // ---- before and after
 
 qn_status qni_gemm_case_reset(qni_gemm_case *c) {
+    if (c->scale_d.area.owner)
+        QN_TRY(qni_area_reset(&c->scale_d.area, c->stream));
     return qni_area_reset(&c->d.area, c->stream);
 }
 
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room) {
     *error = 0;
     *detail = 0;
+    if (c->scale_d.area.owner)
+        QN_TRY(qni_area_compare(&c->scale_d.area, c->stream, error, detail, room));
     return qni_area_compare(&c->d.area, c->stream, error, detail, room);
 }

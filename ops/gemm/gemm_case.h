@@ -45,6 +45,7 @@ typedef struct qni_gemm_spec {
     bool has_bias, has_f32_vectors; // bias and gate are f32, not bf16
     int64_t gate_batches;           // 0: no gate; 1: a vector
     qn_gemm_activation activation;
+    bool has_given_scale;   // d of FP8: of all its elements; else its groups' scales are computed
     bool is_strided;        // gaps between rows, an odd offset, scale_a by columns
     bool has_scale_columns; // scale_a by columns, without gaps: as Hopper's copy engine takes it
     int32_t m_alignment;
@@ -62,7 +63,7 @@ typedef struct qni_gemm_matrix {
 typedef struct qni_gemm_case {
     qni_gemm_spec spec;
     char text[192];
-    qni_gemm_matrix a, b, c, d, scale_a, scale_b, layout, bias, gate;
+    qni_gemm_matrix a, b, c, d, scale_a, scale_b, layout, bias, gate, scale_d, given_scale_d;
     qni_gemm_matrix packed, packed_scale;
     qn_gemm_args args;
     qni_gemm_problem problem; // on the device
@@ -73,13 +74,13 @@ typedef struct qni_gemm_case {
 qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_gemm_spec *spec,
                                uint64_t seed);
 void qni_gemm_case_destroy(qni_gemm_case *c);
-/** Fills d with NaN, or with c if d is c. */
+/** Fills d and its scales with NaN, or d with c if d is c. */
 qn_status qni_gemm_case_reset(qni_gemm_case *c);
 /** Calls the op through its public function. */
 qn_status qni_gemm_case_call(qni_gemm_case *c);
-/** Compares d with the answer. *error becomes the largest quotient of error and tolerance, and
- *  detail says where it is. A d whose *error is NaN or more than 1 is wrong; so is one with a
- *  changed byte that belongs to no row. */
+/** Compares d and its scales with the answer. *error becomes the largest quotient of error and
+ *  tolerance, and detail says where it is. A d whose *error is NaN or more than 1 is wrong; so is
+ *  one with a changed byte that belongs to no row. */
 qn_status qni_gemm_case_compare(qni_gemm_case *c, double *error, char *detail, size_t room);
 
 /** Compares the first row's bits in batches of many sizes and groupings (gemm_batches_check.c). The

@@ -10,6 +10,9 @@
 #define FNUZ QNI_E4M3FNUZ
 #define BF QNI_BF16
 #define F32 QNI_F32
+#define F16 QNI_F16
+#define E5M2 QNI_E5M2
+#define GIVEN .has_given_scale = true
 #define DENSE(M, N, K, A, B, D, ...)                                                               \
     {.m = M, .n = N, .k = K, .dtype_a = A, .dtype_b = B, .dtype_d = D, __VA_ARGS__}
 // What FLUX adds to its products: bias; bias and GELU; gate and residual.
@@ -18,6 +21,8 @@
 #define SILU .activation = QN_GEMM_SILU_AND_MUL // Llama's and experts' first product
 #define GATE(BATCHES) .gate_batches = BATCHES, .adds_c = true
 #define GROUPED(FORM, GROUPS, M, N, K, A, B, ...)                                                  \
+    GROUPED_D(FORM, GROUPS, M, N, K, A, B, BF, __VA_ARGS__)
+#define GROUPED_D(FORM, GROUPS, M, N, K, A, B, D, ...)                                             \
     {.grouping = QN_GEMM_GROUPED_##FORM,                                                           \
      .groups = GROUPS,                                                                             \
      .m = M,                                                                                       \
@@ -25,7 +30,7 @@
      .k = K,                                                                                       \
      .dtype_a = A,                                                                                 \
      .dtype_b = B,                                                                                 \
-     .dtype_d = BF,                                                                                \
+     .dtype_d = D,                                                                                 \
      __VA_ARGS__}
 
 // clang-format off
@@ -40,6 +45,7 @@ static const qni_gemm_spec quick_specs[] = {
     DENSE(36, 70, 20, BF, BF, F32, GELU, .is_strided = true),
     DENSE(36, 70, 140, FN, FN, BF, GELU, GATE(3), .is_packed = true),
     DENSE(36, 70, 140, FN, FN, BF, SILU, .is_packed = true),
+    DENSE(20, 300, 140, FN, FN, FN, BIAS, .is_packed = true),
     GROUPED(INDEX, 3, 0, 40, 136, FN, FN),
     GROUPED(ENDS, 3, 0, 40, 136, FN, FN, .zero_padding = true),
     GROUPED(MASKED, 4, 9, 40, 136, FN, FN),
@@ -92,6 +98,18 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(36, 134, 20, FNUZ, FNUZ, BF, SILU, BIAS, GATE(3), .is_packed = true, .is_strided = true), DENSE(70, 256, 20, FN, FN, BF, SILU, .is_packed = true),
     DENSE(300, 258, 20, FNUZ, FNUZ, BF, SILU, BIAS, .c_is_d = true, .is_packed = true), DENSE(260, 128, 20, FNUZ, FNUZ, F32, SILU, .is_packed = true),
     DENSE(33, 66, 20, BF, BF, BF, SILU, BIAS, GATE(1), .fill = QNI_FILL_NAN, .has_f32_vectors = true), DENSE(33, 66, 20, FN, FN, F32, SILU, .fill = QNI_FILL_NAN, .is_packed = true),
+    // d of f16 and of FP8. Groups of 128 columns are wider than most tiles, and with SiLU than all.
+    DENSE(37, 75, 20, BF, BF, F16, BIAS, .adds_c = true), DENSE(70, 256, 20, FNUZ, FNUZ, F16, GELU, .is_packed = true), DENSE(40, 132, 20, FN, FN, F16, SILU, .c_is_d = true, .is_packed = true),
+    DENSE(70, 256, 20, FN, FN, F16, SILU, .is_packed = true), DENSE(33, 66, 140, FN, FN, F16, .fill = QNI_FILL_NAN, .is_packed = true, .is_strided = true),
+    DENSE(70, 256, 20, FNUZ, FNUZ, FNUZ, .is_packed = true), DENSE(200, 130, 20, FNUZ, FNUZ, E5M2, BIAS, .is_packed = true, .is_strided = true),
+    DENSE(33, 300, 20, BF, BF, FN, GELU, .gate_batches = 3), DENSE(70, 522, 20, FN, FN, FN, SILU, BIAS, .is_packed = true), DENSE(9, 258, 5, BF, BF, QNI_E5M2FNUZ, SILU),
+    DENSE(33, 140, 20, FN, FN, FNUZ, .fill = QNI_FILL_NAN, .is_packed = true), DENSE(5, 140, 0, FNUZ, FNUZ, FNUZ, BIAS, .is_packed = true),
+    DENSE(70, 150, 20, FNUZ, FNUZ, FNUZ, GIVEN, .is_packed = true), DENSE(5, 140, 20, FN, FN, FN, SILU, GIVEN, .is_packed = true), DENSE(37, 75, 20, BF, BF, FN, GIVEN, .is_strided = true),
+    // Groups, as experts have them.
+    GROUPED_D(INDEX, 3, 0, 40, 20, FN, FN, BF, GELU), GROUPED_D(ENDS, 5, 0, 264, 20, FN, FN, FN, SILU, .m_alignment = 16, .zero_padding = true),
+    GROUPED_D(MASKED, 4, 9, 264, 20, FN, FN, FN, SILU, BIAS, .is_packed = true), GROUPED_D(MASKED, 3, 33, 140, 20, BF, BF, FN, BIAS, .is_strided = true),
+    GROUPED_D(INDEX, 3, 0, 136, 20, FNUZ, FNUZ, FNUZ, BIAS, .is_packed = true), GROUPED_D(ENDS, 5, 0, 140, 20, FNUZ, FNUZ, BF, SILU, BIAS, .is_packed = true, .zero_padding = true),
+    GROUPED_D(ENDS, 3, 0, 70, 20, FNUZ, FNUZ, F16, BIAS, .has_f32_vectors = true, .is_packed = true), GROUPED_D(MASKED, 3, 20, 130, 20, FNUZ, FNUZ, FNUZ, .is_packed = true, GIVEN),
     // What the matrices hold.
     DENSE(33, 66, 400, FN, FN, F32, .fill = QNI_FILL_POWERS), DENSE(33, 66, 400, FN, FN, BF, .fill = QNI_FILL_POWERS, .is_packed = true),
     DENSE(33, 66, 400, BF, BF, F32, .fill = QNI_FILL_POWERS, .adds_c = true), DENSE(33, 66, 130, FN, FN, BF, .fill = QNI_FILL_EQUAL),
@@ -177,7 +195,7 @@ static qn_status compare_case(void *context, [[maybe_unused]] qn_stream *stream,
 static qn_status try_spec(qni_trial_run *run, const qni_gemm_spec *spec) {
     qni_gemm_case c;
     qn_status st = qni_gemm_case_create(&c, qni_trial_stream(run), spec, qni_trial_seed(run));
-    const DLTensor *outputs[] = {&c.d.t};
+    const DLTensor *outputs[] = {&c.d.t, &c.scale_d.t};
     const qni_trial_problem problem = {.op = &qni_op_gemm,
                                        .text = c.text,
                                        .problem = &c.problem,
@@ -185,7 +203,7 @@ static qn_status try_spec(qni_trial_run *run, const qni_gemm_spec *spec) {
                                        .reset = reset_case,
                                        .compare = compare_case,
                                        .outputs = outputs,
-                                       .num_outputs = 1};
+                                       .num_outputs = c.scale_d.area.owner ? 2 : 1};
     if (st == QN_OK)
         st = qni_trial_problem_run(run, &problem);
     qni_gemm_case_destroy(&c);

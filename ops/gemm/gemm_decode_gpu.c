@@ -122,7 +122,8 @@ QD_INLINE qd_f32x2 run_tail(const strip *s, qd_f32x2 sum, const qk_gemm_args *g,
 
 /** Brings the waves' pairs of sums together and stores them. Each of 256 lanes stores four columns
  *  of a row. */
-QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0, qd_f32x2 sum) {
+QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
+                      const qk_gemm_tile *tile, uint32_t n0, qd_f32x2 sum) {
     qd_barrier();
     lds_part[0][qd_wave()][qd_lane()] = sum;
     qd_barrier();
@@ -136,9 +137,13 @@ QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t 
 #ifdef QK_FULL
     QK_GEMM_EACH_RATIO(g, {
         values = qk_gemm_finish_full(g, row, column, ratio, values);
-        qk_gemm_store_full(g, tile, row, column / ratio, ratio, values);
+        if (qk_gemm_has_codes(g))
+            qk_gemm_store_given(g, scaling, tile, row, column / ratio, ratio, values);
+        else
+            qk_gemm_store_columns(g, tile, row, column / ratio, ratio, values);
     })
 #else
+    (void)scaling;
     if (g->has_epilogue)
         values = qk_gemm_finish4(g, row, column, values);
     qk_gemm_store4(g, tile, row, column, values);
@@ -165,7 +170,8 @@ QD_INLINE strip strip_of(const qk_gemm_args *g, const qk_gemm_tile *tile, const 
     };
 }
 
-QD_KERNEL(THREADS) qk_gemm_decode(const qk_gemm_args g) {
+QD_KERNEL(THREADS) qk_gemm_decode(QK_GEMM_PARAMETER) {
+    QK_GEMM_OPEN
     qk_gemm_tile tile;
     if (!qk_gemm_find_tile(&g, qd_block() / g.tiles_n, TILE, &tile))
         return;
@@ -181,5 +187,10 @@ QD_KERNEL(THREADS) qk_gemm_decode(const qk_gemm_args g) {
         if (g.k % BLOCK_K)
             sum = run_tail(&s, sum, &g, a + qd_lane() % 32 * g.a_row, blocks);
     }
-    finish(&g, &tile, n0, sum);
+#ifdef QK_FULL
+    const qk_gemm_full_args again = qk_gemm_reread(&f, &tile);
+    finish(&again.g, &again.scaling, &tile, n0, sum);
+#else
+    finish(&g, nullptr, &tile, n0, sum);
+#endif
 }

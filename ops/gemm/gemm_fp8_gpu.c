@@ -21,6 +21,7 @@
 //           scales of kb + 1. After an eighth to a half of the block the waves meet. Then copies of
 //           kb + 2 overwrite the stage that all have read, and a's tiles of kb + 1 replace those
 //           just used.
+// QK_FULL   all forms of gemm_full_gpu.h; d of FP8 leaves through LDS as f32, 64 rows at a time
 // QK_REPAIR a is e4m3fn, and the cores take FNUZ: 16 bytes a lane go through registers, where -0
 //           and NaN become FNUZ's, and the scale doubles. Without QK_REPAIR a bypasses registers.
 // Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA
@@ -382,20 +383,25 @@ QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_
                             uint32_t n0, uint32_t ratio) {
     QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
         for (int i = 0; i < NT * 4; i++)
-            qk_gemm_store_full(g, tile, row_of(w, tile, m), column_of(w, n0, i) / ratio, ratio,
-                               columns_of(w, m, i));
+            qk_gemm_store_columns(g, tile, row_of(w, tile, m), column_of(w, n0, i) / ratio, ratio,
+                                  columns_of(w, m, i));
 }
 
 /** Writes piece i of a row of the wave to its place in LDS, where pieces of one row lie as in d. */
-QD_INLINE void put_piece(QD_LDS uint8_t *own, uint32_t row, uint32_t i, uint32_t ratio,
-                         qd_f32x4 values) {
+QD_INLINE void put_piece(const qk_gemm_args *g, QD_LDS uint8_t *own, uint32_t row, uint32_t i,
+                         uint32_t ratio, qd_f32x4 values) {
     const uint32_t half = qd_lane() / 32;
+#ifdef QK_FULL
+    QD_LDS uint32_t *to = (QD_LDS uint32_t *)(own + swizzle(row, i / ratio) +
+                                              (ratio == 2 ? i % 2 * 8 : 0) + half * 8 / ratio);
+    to[0] = qk_gemm_pair16(g->type_d == QK_F16, values.xy);
     if (ratio == 1)
-        *(QD_LDS qd_bf16x4 *)(own + swizzle(row, i) + half * 8) =
-            __builtin_convertvector(values, qd_bf16x4);
-    else
-        *(QD_LDS qd_bf16x2 *)(own + swizzle(row, i / 2) + i % 2 * 8 + half * 4) =
-            __builtin_convertvector(values.xy, qd_bf16x2);
+        to[1] = qk_gemm_pair16(g->type_d == QK_F16, values.zw);
+#else
+    (void)g, (void)ratio;
+    *(QD_LDS qd_bf16x4 *)(own + swizzle(row, i) + half * 8) =
+        __builtin_convertvector(values, qd_bf16x4);
+#endif
 }
 
 /** Stores whole rows of the wave's columns through LDS, so that eight lanes write 128 bytes
@@ -411,9 +417,9 @@ QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_ti
     qd_barrier(); // no wave reads a stage any more
     QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
         for (int i = 0; i < NT * 4; i++)
-            put_piece(own, m * 32 + lane % 32, i, ratio, columns_of(w, m, i));
-    __bf16 *d =
-        (__bf16 *)g->d + tile->group * g->d_group + n0 / ratio + wave_n / ratio + lane % lanes * 8;
+            put_piece(g, own, m * 32 + lane % 32, i, ratio, columns_of(w, m, i));
+    uint16_t *d = (uint16_t *)g->d + tile->group * g->d_group + n0 / ratio + wave_n / ratio +
+                  lane % lanes * 8;
     QD_UNROLL for (uint32_t i = 0; i < MT * 4 / ratio; i++) {
         const uint32_t row = i * 8 * ratio + lane / lanes;
         qd_u32x4 columns = *(QD_LDS qd_u32x4 *)(own + swizzle(row, lane % lanes));
@@ -424,16 +430,65 @@ QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_ti
     }
 }
 
+QD_INLINE bool has_halves(const qk_gemm_args *g) {
+#ifdef QK_FULL
+    return g->type_d != QK_F32;
+#else
+    return g->type_d == QK_BF16;
+#endif
+}
+
 QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
                      uint32_t ratio) {
     const bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
-    if (is_aligned && g->type_d == QK_BF16 && !g->c && n0 + TN <= g->n)
+    if (is_aligned && has_halves(g) && !g->c && n0 + TN <= g->n)
         store_rows(w, g, tile, n0, ratio);
     else
         store_pieces(w, g, tile, n0, ratio);
 }
 
-QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(const qk_gemm_args g) {
+#ifdef QK_FULL
+/** Returns the place in LDS of column `column` of d, in row `row` of the 64 that take part. */
+QD_INLINE QD_LDS float *result_at(uint32_t row, uint32_t column) {
+    const uint32_t in = row % 32, piece = column / 4 ^ in;
+    return (QD_LDS float *)((row < 32 ? lds0 : lds1) + in * TN * 4 + piece * 16) + column % 4;
+}
+
+/** Quantises the tile's columns of d: 32 rows of each wave at a time go through LDS as f32, where
+ *  16 lanes take a row. */
+QD_INLINE void quantize(const wave *w, const qk_gemm_args *g, const qk_gemm_scaling *scaling,
+                        const qk_gemm_tile *tile, uint32_t n0, uint32_t ratio) {
+    const uint32_t lane = qd_lane(), first = w->wave / WN * 32,
+                   column = qd_thread() % QD_ROW * QD_RUN;
+    const uint32_t end = qd_min(g->n / ratio - n0 / ratio, TN / ratio);
+    QD_UNROLL for (int m = 0; m < MT; m++) {
+        QD_WAIT(0);
+        qd_barrier(); // no wave reads LDS any more
+        QD_UNROLL for (int i = 0; i < NT * 4; i++) {
+            const qd_f32x4 values = columns_of(w, m, i);
+            QD_LDS float *to = result_at(first + lane % 32, column_of(w, 0, i) / ratio);
+            if (ratio == 1)
+                *(QD_LDS qd_f32x4 *)to = values;
+            else
+                *(QD_LDS qd_f32x2 *)to = values.xy;
+        }
+        qd_barrier();
+        QD_NO_UNROLL for (uint32_t r = qd_thread() / QD_ROW; r < WM * 32; r += THREADS / QD_ROW) {
+            const uint32_t row = tile->row + r / 32 * MT * 32 + (uint32_t)m * 32 + r % 32;
+            qd_f32x4 low = 0, high = 0;
+            if (column < TN / ratio) {
+                low = *(QD_LDS qd_f32x4 *)result_at(r, column);
+                high = *(QD_LDS qd_f32x4 *)result_at(r, column + 4);
+            }
+            qk_gemm_quantize8(g, scaling, tile, row, n0 / ratio + column, n0 / ratio + end,
+                              __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7));
+        }
+    }
+}
+#endif
+
+QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(QK_GEMM_PARAMETER) {
+    QK_GEMM_OPEN
     uint32_t tile_m, tile_n;
     qk_gemm_tile tile;
     qk_gemm_order(&g, qd_block(), &tile_m, &tile_n);
@@ -455,13 +510,18 @@ QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(const qk_gemm_ar
         for (uint32_t block = 2 * pairs; block * BLOCK_K < g.k; block++)
             run_last(&w, &g, a, block);
     }
-    const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g); // not kept during the loop
 #ifdef QK_FULL
-    QK_GEMM_EACH_RATIO(&again, {
-        finish(&w, &again, &tile, tile_n * TN, ratio);
-        store(&w, &again, &tile, tile_n * TN, ratio);
+    const qk_gemm_full_args full = qk_gemm_reread(&f, &tile);
+    const qk_gemm_args *again = &full.g;
+    QK_GEMM_EACH_RATIO(again, {
+        finish(&w, again, &tile, tile_n * TN, ratio);
+        if (qk_gemm_has_codes(again))
+            quantize(&w, again, &full.scaling, &tile, tile_n * TN, ratio);
+        else
+            store(&w, again, &tile, tile_n * TN, ratio);
     })
 #else
+    const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g); // not kept during the loop
     if (again.has_epilogue)
         finish(&w, &again, &tile, tile_n * TN, 1);
     store(&w, &again, &tile, tile_n * TN, 1);

@@ -6,6 +6,7 @@ static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN =
               QNI_E4M3FNUZ == (int)QK_E4M3FNUZ);
 static_assert(QN_GEMM_GELU_TANH == (int)QK_GELU_TANH &&
               QN_GEMM_SILU_AND_MUL == (int)QK_SILU_AND_MUL);
+static_assert(QNI_F16 == (int)QK_F16 && QNI_E5M2FNUZ - QNI_E4M3FN == QNI_FP8_E5M2FNUZ);
 
 enum { MAX_THREADS = 512 }; // of any kernel here
 
@@ -84,13 +85,31 @@ qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64
     };
 }
 
+/** Returns the columns of the product that a workgroup computes. */
+static int64_t columns_of(const qni_config *config, const qni_gemm_problem *p) {
+    const bool is_wide = config->flags & QNI_GEMM_WIDENS && qni_is_fp8(p->dtype_d);
+    return is_wide ? QNI_GEMM_GROUP * qni_gemm_ratio(p) : config->columns;
+}
+
 qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_gemm_problem *p = problem;
     const qni_config *config = &variant->config;
-    const qk_gemm_args args = qni_gemm_kernel_args(problem, config->rows, config->columns);
-    const int64_t groups = qni_gemm_count_tiles(problem, config->rows, config->columns);
+    const int64_t columns = columns_of(config, p);
+    const qk_gemm_full_args args = {
+        .g = qni_gemm_kernel_args(p, config->rows, columns),
+        .scaling = {.found = p->scale_d,
+                    .given = p->given_scale_d,
+                    .group = p->grouping == QN_GEMM_GROUPED_MASKED ? p->scale_d_group : 0,
+                    .row = p->scale_d_row,
+                    .nb = p->scale_d_nb,
+                    .eps = p->eps},
+        .bias_group = p->bias_group,
+    };
+    const uint32_t grid[3] = {(uint32_t)qni_gemm_count_tiles(p, config->rows, columns), 1, 1};
     const uint32_t threads = config->waves * (uint32_t)stream->device->info.wave_size;
-    return qni_launch(stream, &config->kernel[qni_gemm_needs_full(problem)],
-                      (const uint32_t[]){(uint32_t)groups, 1, 1}, threads, &args, sizeof args);
+    const bool is_full = qni_gemm_needs_full(p);
+    return qni_launch(stream, &config->kernel[is_full], grid, threads, &args,
+                      is_full ? sizeof args : sizeof args.g);
 }
 
 // ---- the cost of a product, in units of the time that reading its weights from memory takes
@@ -172,6 +191,9 @@ static bool fits_packed(const qni_variant *variant, const qn_device *device,
     const int64_t kb = qni_pieces(p->k, 128), rows = variant->config.rows;
     if (!qni_is_fp8(p->dtype_a) || !p->is_packed)
         return qni_no(why, "b is not packed (qn_gemm_pack)");
+    if (qni_gemm_together(p) > variant->config.columns)
+        return qni_no(why, "scale_d's groups are of %ld columns of the product, the tile has %u",
+                      (long)qni_gemm_together(p), variant->config.columns);
     if (!is_core_dtype(device, "b", p->dtype_b, why))
         return false;
     if (p->grouping == QN_GEMM_GROUPED_INDEX && rows > 128)

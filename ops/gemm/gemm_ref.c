@@ -3,11 +3,14 @@
 // make.
 //
 //   p[m,n] = sum_kb sa[m,kb] sb[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
-//   d[m,n] = c[m,n] + gate[m / gate_rows,n] activation(p[m,n] + bias[n])
+//   d[m,n] = c[m,n] + gate[m / gate_rows,n] activation(p[m,n] + bias[group of m,n])
 //
 // or, where pairs of columns make one, with x = p + bias:
 //
 //   d[m,j] = c[m,j] + gate[m / gate_rows,j] silu(x[m,2j]) x[m,2j+1]
+//
+// A d of FP8 holds quantize's codes of that number in f32 (rows_ref.c), by groups of 128 columns or
+// with a given scale.
 //
 // Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to
 // 128 products of a K-block, scales twice, adds the blocks, adds bias, adds c: to first order at
@@ -51,6 +54,8 @@ static double read_at(const reader *r, int64_t i) {
     switch (r->dtype) {
     case QNI_F32:
         return (double)((const float *)r->data)[i];
+    case QNI_F16:
+        return (double)((const _Float16 *)r->data)[i];
     case QNI_BF16:
         return (double)__builtin_bit_cast(float, (uint32_t)((const uint16_t *)r->data)[i] << 16);
     default:
@@ -193,7 +198,7 @@ static estimate multiply_both(estimate x, estimate y) {
 /** Returns p[m,n] + bias[n]. */
 static estimate biased(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at) {
     const estimate sum = product(p, cuts_fp8, r, at);
-    return p->bias ? add(p, sum, read_at(&r->bias, at.n)) : sum;
+    return p->bias ? add(p, sum, read_at(&r->bias, at.group * p->bias_group + at.n)) : sum;
 }
 
 /** Returns what is multiplied by gate, in a column of d. */

@@ -59,8 +59,11 @@ static void e5m2_b(qni_gemm_case *c) {
 static void bf16_b(qni_gemm_case *c) {
     c->b.t.dtype = qni_dl_dtype(BF);
 }
-static void f16_d(qni_gemm_case *c) {
-    c->d.t.dtype = qni_dl_dtype(QNI_F16);
+static void i32_d(qni_gemm_case *c) {
+    c->d.t.dtype = qni_dl_dtype(QNI_I32);
+}
+static void f32_d(qni_gemm_case *c) {
+    c->d.t.dtype = qni_dl_dtype(QNI_F32);
 }
 static void f32_c(qni_gemm_case *c) {
     c->args.c = &c->c.t;
@@ -196,9 +199,6 @@ static void gate_over_d(qni_gemm_case *c) {
 static void odd_activation(qni_gemm_case *c) {
     c->args.activation = (qn_gemm_activation)3;
 }
-static void give_activation(qni_gemm_case *c) {
-    c->args.activation = QN_GEMM_GELU_TANH;
-}
 static void halve_d(qni_gemm_case *c) {
     c->args.activation = QN_GEMM_SILU_AND_MUL;
 }
@@ -209,6 +209,53 @@ static void halve_c(qni_gemm_case *c) {
     memcpy(wide_shape, (int64_t[]){3, 10}, sizeof wide_shape);
     c->c.t.shape = wide_shape;
     c->args.c = &c->c.t;
+}
+static DLTensor scales;
+static int64_t scales_shape[2], scales_strides[2];
+static void give_scale_d(qni_gemm_case *c) {
+    memcpy(scales_shape, (int64_t[]){3, 1}, sizeof scales_shape);
+    scales = (DLTensor){numbers, device->id, 2, qni_dl_dtype(QNI_F32), scales_shape, nullptr, 0};
+    c->args.scale_d = &scales;
+}
+static void fp8_d(qni_gemm_case *c) {
+    c->d.t.dtype = qni_dl_dtype(FN);
+}
+static void fp8_with_scale(qni_gemm_case *c) {
+    give_scale_d(c);
+    fp8_d(c);
+}
+static void both_scales(qni_gemm_case *c) {
+    fp8_with_scale(c);
+    c->args.given_scale_d = &scales;
+}
+static void fp8_with_c(qni_gemm_case *c) {
+    fp8_with_scale(c);
+    c->args.c = &c->c.t;
+}
+static void small_eps(qni_gemm_case *c) {
+    fp8_with_scale(c);
+    c->args.scale_d_eps = 1e-31f;
+}
+static void stray_eps(qni_gemm_case *c) {
+    c->args.scale_d_eps = 1e-10f;
+}
+static void short_scale_d(qni_gemm_case *c) {
+    fp8_with_scale(c);
+    scales_shape[0] = 2;
+}
+static void folded_scale_d(qni_gemm_case *c) {
+    fp8_with_scale(c);
+    scales.strides = scales_strides;
+}
+static void scale_d_over_d(qni_gemm_case *c) {
+    fp8_with_scale(c);
+    scales.data = qni_data(&c->d.t);
+}
+static void two_given(qni_gemm_case *c) {
+    fp8_with_scale(c);
+    scales.ndim = 1;
+    c->args.given_scale_d = c->args.scale_d;
+    c->args.scale_d = nullptr;
 }
 static void between_sizes(qni_gemm_case *c) {
     c->args.struct_size = offsetof(qn_gemm_args, gate);
@@ -233,7 +280,10 @@ static const refusal refusals[] = {
      QN_GEMM_DENSE},
     {"mixed", QN_E_UNSUPPORTED, "gemm: a is e4m3fn and b is bf16; accepted are", bf16_b,
      QN_GEMM_DENSE},
-    {"f16 d", QN_E_UNSUPPORTED, "gemm: d has dtype f16; accepted: f32, bf16", f16_d, QN_GEMM_DENSE},
+    {"i32 d", QN_E_UNSUPPORTED, "gemm: d has dtype i32; accepted: f32, f16, bf16, e4m3fn", i32_d,
+     QN_GEMM_DENSE},
+    {"f32 groups", QN_E_UNSUPPORTED, "gemm_grouped_masked: d has dtype f32; accepted: f16, bf16, ",
+     f32_d, QN_GEMM_GROUPED_MASKED},
     {"f32 c", QN_E_UNSUPPORTED, "gemm: c has dtype f32, needs d's, bf16", f32_c, QN_GEMM_DENSE},
     {"scale type", QN_E_UNSUPPORTED, "gemm: scale_b has dtype bf16; accepted: f32", bf16_scale,
      QN_GEMM_DENSE},
@@ -291,12 +341,29 @@ static const refusal refusals[] = {
      QN_GEMM_DENSE},
     {"silu, wide c", QN_E_INVALID, "gemm: c has shape [3, 10], needs [3, 5]", halve_c,
      QN_GEMM_DENSE},
-    {"grouped activation", QN_E_INVALID,
-     "gemm_grouped_masked: activation is 1; only the dense form has one", give_activation,
-     QN_GEMM_GROUPED_MASKED},
-    {"grouped bias", QN_E_INVALID,
-     "gemm_grouped_contiguous: bias is given; only the dense form takes one", give_bias,
-     QN_GEMM_GROUPED_INDEX},
+    {"flat bias", QN_E_INVALID, "gemm_grouped_contiguous: bias has 1 dimensions, needs 2",
+     give_bias, QN_GEMM_GROUPED_INDEX},
+    {"no scale", QN_E_INVALID,
+     "gemm: scale_d and given_scale_d are null; d is e4m3fn, which takes one of them", fp8_d,
+     QN_GEMM_DENSE},
+    {"two scales", QN_E_INVALID,
+     "gemm: scale_d and given_scale_d are given; d is e4m3fn, which takes one", both_scales,
+     QN_GEMM_DENSE},
+    {"stray scale", QN_E_INVALID, "gemm: scale_d is given; d is bf16, which takes no scales",
+     give_scale_d, QN_GEMM_DENSE},
+    {"c of FP8", QN_E_INVALID, "gemm: c is given; d is e4m3fn, which takes none", fp8_with_c,
+     QN_GEMM_DENSE},
+    {"small eps", QN_E_INVALID, "gemm: scale_d_eps is 1e-31; accepted: 1e-30 or more", small_eps,
+     QN_GEMM_DENSE},
+    {"stray eps", QN_E_INVALID, "gemm: scale_d_eps is 1e-10; accepted: 0 without scale_d",
+     stray_eps, QN_GEMM_DENSE},
+    {"short scale_d", QN_E_INVALID, "gemm: scale_d has shape [2, 1], needs [3, 1]", short_scale_d,
+     QN_GEMM_DENSE},
+    {"folded scale_d", QN_E_INVALID, "gemm: scale_d has stride 0 in dimension 0, needs at least 1",
+     folded_scale_d, QN_GEMM_DENSE},
+    {"scale_d on d", QN_E_INVALID, "overlaps", scale_d_over_d, QN_GEMM_DENSE},
+    {"given scales", QN_E_INVALID, "gemm: given_scale_d has shape [3], needs [1]", two_given,
+     QN_GEMM_DENSE},
     {"grouped gate", QN_E_INVALID,
      "gemm_grouped_contiguous: gate is given; only the dense form takes one", give_gate,
      QN_GEMM_GROUPED_ENDS},
@@ -342,11 +409,8 @@ static void column_slices_do_not_overlap(void **) {
     qni_gemm_case_destroy(&c);
 }
 
-/** A caller that was compiled before there were epilogues has a struct that ends where bias
- *  begins. */
-static void smaller_structs_are_taken(void **) {
+static void take_smaller_struct(size_t before) {
     const qni_gemm_spec spec = small_spec(QN_GEMM_DENSE);
-    constexpr size_t before = offsetof(qn_gemm_args, bias);
     qni_gemm_case c;
     char detail[256];
     double error = NAN;
@@ -354,11 +418,19 @@ static void smaller_structs_are_taken(void **) {
     assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
     memset((char *)&c.args + before, 0x5A, sizeof c.args - before);
     c.args.struct_size = before;
-    assert_int_equal(before, 88);
     assert_int_equal(qn_gemm(stream, &c.args), QN_OK);
     assert_int_equal(qni_gemm_case_compare(&c, &error, detail, sizeof detail), QN_OK);
     assert_true(error <= 1);
     qni_gemm_case_destroy(&c);
+}
+
+/** A caller that was compiled before there were epilogues has a struct that ends where bias begins;
+ *  before d could be FP8, where scale_d does. */
+static void smaller_structs_are_taken(void **) {
+    assert_int_equal(offsetof(qn_gemm_args, bias), 88);
+    assert_int_equal(offsetof(qn_gemm_args, scale_d), 112);
+    take_smaller_struct(88);
+    take_smaller_struct(112);
 }
 
 // ---- packing

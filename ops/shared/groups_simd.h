@@ -22,7 +22,7 @@ typedef struct chunk {
 
 /** For a function that is called once for many elements: it is not inlined, so that all callers
  *  share its code. */
-#define QN_SHARED static __attribute__((noinline))
+#define QN_SHARED [[maybe_unused]] static __attribute__((noinline))
 
 /** Stores the codes of 2 QN_LANES values, none of them a NaN. */
 QN_INLINE void store_numbers(bool split, bool streams, const rounding *kind, const f32v v[2],

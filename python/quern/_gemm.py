@@ -8,35 +8,41 @@ from typing import Any
 from . import _ops, _tensor
 from ._native import ffi
 from ._public import flag, found, public
-from ._tensor import choose_dtype, dims, empty_like
+from ._tensor import choose_dtype, dims, dtype_name, empty_like
 from ._types import Array, DType, GemmActivation
 
+_RENAMED = {"d": "out", "b_is_packed": "packed", "scale_d": "scale_out", "given_scale_d": "given_scale", "scale_d_eps": "eps"}
 _ACTIVATIONS = {None: 0, "gelu_tanh": 1, "silu_and_mul": 2}
 
 
-@public(d="out", b_is_packed="packed")
+@public(**_RENAMED)
 def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = None, scale_b: Array | None = None,
          bias: Array | None = None, activation: GemmActivation | None = None, gate: Array | None = None,
-         dtype: DType = "bf16", packed: bool = False, n: int | None = None, out: Array | None = None) -> Any:
-    """Computes c + gate * activation(a b^T + bias): [m, n] of bf16 or f32, rounded once.
+         dtype: DType = "bf16", packed: bool = False, n: int | None = None, out: Array | None = None,
+         scale_out: Array | None = None, given_scale: Array | None = None, eps: float | None = None) -> Any:
+    """Computes c + gate * activation(a b^T + bias): [m, n] of bf16, f16 or f32, rounded once, or of FP8.
 
-    a           [m, k] of e4m3fn or e4m3fnuz with scale_a, or bf16 without
-    b           [n, k] of a's kind; packed: what gemm_pack gave. Either dimension of a and b may be the contiguous one, so b.T
-                of a [k, n] array is a valid b
-    c           [m, n] of out's dtype, which may be out itself: a residual, for one; None: nothing is added
-    scale_a     f32 [m, ceil(k / 128)], of FP8 alone
-    scale_b     f32 [ceil(n / 128), ceil(k / 128)], of FP8 alone; packed: what gemm_pack gave
-    bias        [n] of bf16 or f32; None: nothing is added
-    activation  "gelu_tanh"; "silu_and_mul": silu(x[2j]) * x[2j+1] of pairs of columns, so that out, c and gate have n / 2
-                columns, and b's rows alternate between gate and up; None: none
-    gate        bf16 or f32 [n], or [batches, n] with a row for each m / batches rows; None: nothing is multiplied
-    dtype       of a new out: bf16 or f32
-    packed      b and scale_b come from gemm_pack
-    n           b's own rows, for a new out; needed with packed
-    out         [m, n] of bf16 or f32; None: a new one
+    a            [m, k] of e4m3fn or e4m3fnuz with scale_a, or bf16 without
+    b            [n, k] of a's kind; packed: what gemm_pack gave. Either dimension of a and b may be the contiguous one, so b.T
+                 of a [k, n] array is a valid b
+    c            [m, n] of out's dtype, which may be out itself: a residual, for one; None: nothing is added
+    scale_a      f32 [m, ceil(k / 128)], of FP8 alone
+    scale_b      f32 [ceil(n / 128), ceil(k / 128)], of FP8 alone; packed: what gemm_pack gave
+    bias         [n] of bf16 or f32; None: nothing is added
+    activation   "gelu_tanh"; "silu_and_mul": silu(x[2j]) * x[2j+1] of pairs of columns, so that out, c and gate have n / 2
+                 columns, and b's rows alternate between gate and up; None: none
+    gate         bf16 or f32 [n], or [batches, n] with a row for each m / batches rows; None: nothing is multiplied
+    dtype        of a new out: bf16, f16, f32, e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
+    packed       b and scale_b come from gemm_pack
+    n            b's own rows, for a new out; needed with packed
+    out          [m, n] of such a dtype; None: a new one
+    scale_out    with out of FP8: f32 [m, ceil(out's columns / 128)], written as quantize_groups does; None: a new one
+    given_scale  with out of FP8: f32 [1], read as quantize_static does, in place of scale_out
+    eps          smallest amax of scale_out; None: 1e-10
 
-    Returns out, of a's kind. Raises ValueError (shape, stride, overlap, activation, packed without n or out),
-    NotImplementedError (dtype), TypeError (no array); nothing is written then.
+    Returns out, of a's kind; of FP8 (out, scale_out) unless given_scale is given. Raises ValueError (shape, stride, overlap,
+    activation, packed without n or out, scales of out that do not fit its dtype), NotImplementedError (dtype), TypeError (no
+    array); nothing is written then.
 
     >>> one = numpy.ones((2, 128), numpy.float32)
     >>> (a, scale_a), (b, scale_b) = quern.quantize_fp8(one), quern.quantize_fp8(one, block=(128, 128))
@@ -44,22 +50,22 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
     array([[128., 128.],
            [128., 128.]], dtype=float32)
     """
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"gemm: activation is {found(activation)}; accepted: None, 'gelu_tanh', 'silu_and_mul'")
+    code = _activation("gemm", activation)
     if out is None:
-        name = choose_dtype("gemm", dtype, ("bfloat16", "float32"))
         columns = _activated("gemm", _columns("gemm", b, 2, packed, n), activation)
-        out = empty_like(a, shape=(dims("gemm", "a", a, 2)[0], columns), dtype=name)
-    _ops.gemm(out, a, b, c, scale_a, scale_b, bias, gate, _ACTIVATIONS[activation], packed)
-    return out
+        out = _new_out("gemm", a, (dims("gemm", "a", a, 2)[0], columns), dtype, _DENSE)
+    scale_out = _scale_of(out, scale_out, given_scale)
+    _ops.gemm(out, a, b, c, scale_a, scale_b, bias, gate, scale_out, given_scale, code, _eps("gemm", eps), packed)
+    return out if scale_out is None else (out, scale_out)
 
 
-@public(d="out", b_is_packed="packed")
+@public(**_RENAMED)
 def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a: Array | None = None,
                             scale_b: Array | None = None, by_ends: bool = False, m_alignment: int = 0,
-                            zero_padding: bool = False, packed: bool = False, n: int | None = None,
-                            out: Array | None = None) -> Any:
-    """Computes out[r] = a[r] b[group of r]^T, bf16, where each row of a belongs to one group of b or to none.
+                            zero_padding: bool = False, bias: Array | None = None, activation: GemmActivation | None = None,
+                            dtype: DType = "bf16", packed: bool = False, n: int | None = None, out: Array | None = None,
+                            scale_out: Array | None = None, given_scale: Array | None = None, eps: float | None = None) -> Any:
+    """Computes out[r] = activation(a[r] b[group of r]^T + bias[group of r]); each row of a belongs to a group of b or to none.
 
     Rows of no group are not written.
 
@@ -72,11 +78,15 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
     by_ends       what group_layout holds
     m_alignment   group g begins at a multiple of it; 0: 128
     zero_padding  with by_ends: the rows between groups become 0
+    bias          [groups, n] of bf16 or f32; None: nothing is added
+    activation    as gemm has it
+    dtype         of a new out: bf16, f16 or FP8
     packed        b and scale_b come from gemm_pack
-    n             columns of a new out, b's own rows; needed with packed
-    out           bf16 [m, n]; None: a new one
+    n             b's own rows, for a new out; needed with packed
+    out           [m, n] of such a dtype; None: a new one
+    scale_out, given_scale, eps   as gemm has them
 
-    Returns out, of a's kind. Raises what gemm raises, and ValueError for a bad m_alignment.
+    Returns what gemm returns. Raises what gemm raises, and ValueError for a bad m_alignment.
 
     >>> import ml_dtypes
     >>> a, b = numpy.ones((128, 64), ml_dtypes.bfloat16), numpy.ones((2, 4, 64), ml_dtypes.bfloat16)
@@ -85,17 +95,23 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
     ((128, 4), 64.0)
     """
     op = "gemm_grouped_contiguous"
+    code = _activation(op, activation)
     if out is None:
-        out = empty_like(a, shape=(dims(op, "a", a, 2)[0], _columns(op, b, 3, packed, n)), dtype="bf16")
-    _ops.gemm_grouped_contiguous(out, a, b, scale_a, scale_b, group_layout, by_ends, m_alignment, zero_padding, packed)
-    return out
+        columns = _activated(op, _columns(op, b, 3, packed, n), activation)
+        out = _new_out(op, a, (dims(op, "a", a, 2)[0], columns), dtype, _GROUPED)
+    scale_out = _scale_of(out, scale_out, given_scale)
+    _ops.gemm_grouped_contiguous(out, a, b, scale_a, scale_b, group_layout, bias, scale_out, given_scale, by_ends,
+                                 m_alignment, zero_padding, code, _eps(op, eps), packed)
+    return out if scale_out is None else (out, scale_out)
 
 
-@public(d="out", b_is_packed="packed")
+@public(**_RENAMED)
 def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Array | None = None,
-                        scale_b: Array | None = None, expected_m: int = 1, packed: bool = False, n: int | None = None,
-                        out: Array | None = None) -> Any:
-    """Computes out[g, r] = a[g, r] b[g]^T, bf16, for r < group_layout[g], where each group has a slab of rows.
+                        scale_b: Array | None = None, expected_m: int = 1, bias: Array | None = None,
+                        activation: GemmActivation | None = None, dtype: DType = "bf16", packed: bool = False,
+                        n: int | None = None, out: Array | None = None, scale_out: Array | None = None,
+                        given_scale: Array | None = None, eps: float | None = None) -> Any:
+    """Computes out[g, r] = activation(a[g, r] b[g]^T + bias[g]) for r < group_layout[g], where each group has a slab of rows.
 
     Other rows are not written.
 
@@ -105,11 +121,15 @@ def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Arr
     scale_a       f32 [groups, m_max, ceil(k / 128)], of FP8 alone
     scale_b       f32 [groups, ceil(n / 128), ceil(k / 128)], of FP8 alone
     expected_m    rows a group is likely to have: a hint, which changes no result
+    bias          [groups, n] of bf16 or f32; None: nothing is added
+    activation    as gemm has it
+    dtype         of a new out: bf16, f16 or FP8
     packed        b and scale_b come from gemm_pack
-    n             columns of a new out, b's own rows; needed with packed
-    out           bf16 [groups, m_max, n]; None: a new one
+    n             b's own rows, for a new out; needed with packed
+    out           [groups, m_max, n] of such a dtype; None: a new one
+    scale_out, given_scale, eps   as gemm has them; scale_out is [groups, m_max, ceil(out's columns / 128)]
 
-    Returns out, of a's kind. Raises what gemm raises.
+    Returns what gemm returns. Raises what gemm raises.
 
     >>> import ml_dtypes
     >>> a, b = numpy.ones((2, 3, 64), ml_dtypes.bfloat16), numpy.ones((2, 4, 64), ml_dtypes.bfloat16)
@@ -118,10 +138,14 @@ def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Arr
     ((2, 3, 4), 64.0)
     """
     op = "gemm_grouped_masked"
+    code = _activation(op, activation)
     if out is None:
-        out = empty_like(a, shape=(*dims(op, "a", a, 3)[:2], _columns(op, b, 3, packed, n)), dtype="bf16")
-    _ops.gemm_grouped_masked(out, a, b, scale_a, scale_b, group_layout, expected_m, packed)
-    return out
+        columns = _activated(op, _columns(op, b, 3, packed, n), activation)
+        out = _new_out(op, a, (*dims(op, "a", a, 3)[:2], columns), dtype, _GROUPED)
+    scale_out = _scale_of(out, scale_out, given_scale)
+    _ops.gemm_grouped_masked(out, a, b, scale_a, scale_b, group_layout, bias, scale_out, given_scale, expected_m, code,
+                             _eps(op, eps), packed)
+    return out if scale_out is None else (out, scale_out)
 
 
 @public(op="gemm_pack gemm_packed_shape", packed_scale="scale_b")
@@ -153,6 +177,37 @@ def _columns(op, b, ndim, packed, n):
     if flag(op, "packed", packed):
         raise ValueError(f"{op}: n is None; needed with packed, whose rows are padded, or out")
     return dims(op, "b", b, ndim)[-2]
+
+
+_FP8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+_GROUPED = ("bfloat16", "float16", *_FP8)
+_DENSE = ("bfloat16", "float16", "float32", *_FP8)
+
+
+def _activation(op, activation):
+    """Returns the native op's number of an activation."""
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"{op}: activation is {found(activation)}; accepted: None, 'gelu_tanh', 'silu_and_mul'")
+    return _ACTIVATIONS[activation]
+
+
+def _new_out(op, a, shape, dtype, accepted):
+    return empty_like(a, shape=shape, dtype=choose_dtype(op, dtype, accepted))
+
+
+def _scale_of(out, scale, given):
+    """Returns the scales that out's dtype needs: those of the caller, new ones, or None."""
+    if scale is not None or given is not None or dtype_name(getattr(out, "dtype", None)) not in _FP8:
+        return scale
+    *rows, columns = out.shape
+    return empty_like(out, shape=(*rows, -(-columns // 128)), dtype="float32")
+
+
+def _eps(op, eps):
+    """Returns eps as C takes it, which takes 0 for "not given"."""
+    if eps == 0:
+        raise ValueError(f"{op}: eps is {eps}; accepted: None, 1e-30 or more, finite")
+    return 0.0 if eps is None else eps
 
 
 def _activated(op, columns, activation):

@@ -8,7 +8,22 @@
 
 #include <quern/quern.h>
 
-enum { D, PACKED, PACKED_SCALE, A, B, C, SCALE_A, SCALE_B, LAYOUT, BIAS, GATE, COUNT };
+enum {
+    D,
+    PACKED,
+    PACKED_SCALE,
+    SCALE_D,
+    A,
+    B,
+    C,
+    SCALE_A,
+    SCALE_B,
+    LAYOUT,
+    BIAS,
+    GATE,
+    GIVEN_SCALE_D,
+    COUNT
+};
 
 typedef struct gemm_sizes {
     int64_t m, n, k, groups;
@@ -32,10 +47,9 @@ static gemm_sizes take_sizes(input *in) {
                     .grouping = (qn_gemm_grouping)take(in, 4),
                     .is_fp8 = take_bool(in)};
     s.is_packed = s.is_fp8 && take_bool(in);
-    if (s.grouping == QN_GEMM_DENSE) {
+    if (s.grouping == QN_GEMM_DENSE)
         s.groups = 1;
-        s.activation = (qn_gemm_activation)take(in, 3);
-    }
+    s.activation = (qn_gemm_activation)take(in, 3);
     return s;
 }
 
@@ -54,25 +68,40 @@ static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows
         x->strides[ndim - 2] = 1, x->strides[ndim - 1] = rows > 0 ? rows : 1;
 }
 
-/** Sets bias and gate, which dense products take. */
+/** Sets bias, and gate, which dense products take. */
 static void set_epilogue(tensor *t, const gemm_sizes *s, input *in) {
-    const int64_t batches = s->m % 3 == 0 ? 3 : 1, shape[] = {batches, columns_of(s)};
-    const uint32_t given = s->grouping == QN_GEMM_DENSE ? take(in, 8) : 0;
+    const bool is_dense = s->grouping == QN_GEMM_DENSE;
+    const int64_t batches = s->m % 3 == 0 ? 3 : 1, shape[] = {batches, columns_of(s)},
+                  biases[] = {s->groups, s->n};
+    const uint32_t given = take(in, 8);
     const int ndim = given & 4 ? 2 : 1;
-    set_tensor(&t[BIAS], given & 4 ? f32 : bf16, 1, &s->n);
+    set_tensor(&t[BIAS], given & 4 ? f32 : bf16, is_dense ? 1 : 2, biases + is_dense);
     set_tensor(&t[GATE], given & 4 ? bf16 : f32, ndim, shape + 2 - ndim);
     t[BIAS].is_there = given & 1;
-    t[GATE].is_there = given & 2;
+    t[GATE].is_there = given & 2 && is_dense;
+}
+
+/** Sets the scales of d: one of the two if d is FP8. */
+static void set_scales_d(tensor *t, const gemm_sizes *s, int64_t slabs, bool is_fp8, input *in) {
+    const bool is_given = take_bool(in);
+    set_matrix(&t[SCALE_D], f32, slabs, s->m, blocks_of(columns_of(s)), take_bool(in));
+    SET(&t[GIVEN_SCALE_D], f32, 1);
+    t[SCALE_D].is_there = is_fp8 && !is_given;
+    t[GIVEN_SCALE_D].is_there = is_fp8 && is_given;
+    t[SCALE_D].is_written = true;
 }
 
 static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     static const DLDataType e4m3[] = {{kDLFloat8_e4m3fn, 8, 1}, {kDLFloat8_e4m3fnuz, 8, 1}};
+    static const DLDataType kinds[] = {{kDLBfloat, 16, 1},       {kDLFloat, 16, 1},
+                                       {kDLFloat8_e4m3fn, 8, 1}, {kDLFloat8_e4m3fnuz, 8, 1},
+                                       {kDLFloat8_e5m2, 8, 1},   {kDLFloat8_e5m2fnuz, 8, 1}};
     const bool is_dense = s->grouping == QN_GEMM_DENSE;
     const int64_t slabs = s->grouping == QN_GEMM_GROUPED_MASKED ? s->groups : 0,
                   groups = is_dense ? 0 : s->groups;
     const DLDataType a = s->is_fp8 ? TAKE_ONE(in, e4m3) : bf16,
                      b = s->is_fp8 ? TAKE_ONE(in, e4m3) : bf16,
-                     d = is_dense && take_bool(in) ? f32 : bf16;
+                     d = is_dense && take_bool(in) ? f32 : TAKE_ONE(in, kinds);
     const uint32_t turned = take(in, 8);
     set_matrix(&t[D], d, slabs, s->m, columns_of(s), false);
     set_matrix(&t[A], a, slabs, s->m, s->k, turned & 1);
@@ -83,11 +112,12 @@ static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     set_matrix(&t[C], d, 0, s->m, columns_of(s), false);
     SET(&t[LAYOUT], i32, s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups);
     t[SCALE_A].is_there = t[SCALE_B].is_there = s->is_fp8;
-    t[C].is_there = is_dense && take_bool(in);
+    t[C].is_there = is_dense && d.bits > 8 && take_bool(in);
     t[LAYOUT].is_there = !is_dense;
     t[D].source = &t[C];
     t[D].is_written = true;
     set_epilogue(t, s, in);
+    set_scales_d(t, s, slabs, d.bits == 8, in);
 }
 
 /** Sets the shape of packed weights, which have memory before they are packed. */
@@ -131,6 +161,8 @@ static void change_args(qn_gemm_args *a, input *in) {
         a->struct_size = (size_t)take_wild(in);
     else if (which == 5)
         a->activation = (qn_gemm_activation)take_wild(in);
+    else
+        a->scale_d_eps = (float)take_wild(in);
 }
 
 static void call(tensor *t, const gemm_sizes *s, const qn_gemm_args *a, input *in) {
@@ -173,6 +205,7 @@ static void fuzz_gemm(input *in) {
     a.scale_a = given(&t[SCALE_A]), a.scale_b = given(&t[SCALE_B]);
     a.group_layout = given(&t[LAYOUT]);
     a.bias = given(&t[BIAS]), a.gate = given(&t[GATE]);
+    a.scale_d = given(&t[SCALE_D]), a.given_scale_d = given(&t[GIVEN_SCALE_D]);
     call(t, &s, take(in, 128) == 127 ? nullptr : &a, in);
     free_tensors(t, COUNT);
 }

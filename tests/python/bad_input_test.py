@@ -19,6 +19,16 @@ NUMBERS = [(name, i) for name in arguments.NAMES for i, parameter in enumerate(a
 ERRORS = (ValueError, NotImplementedError, TypeError)
 
 
+def kinds(name):
+    return [parameter.kind == "t" for parameter in arguments.parameters(name)]
+
+
+@pytest.mark.parametrize("name", arguments.NAMES)
+def test_tensors_stand_before_numbers(name):
+    """Tests what callers of native ops count on, who know only the names of the tensors."""
+    assert kinds(name) == sorted(kinds(name), reverse=True)
+
+
 def strided(x):
     """Returns the array's values in every second element of a row."""
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)

@@ -10,8 +10,9 @@ import quern
 from tools import normal
 
 # The native op's names of arguments -> the public function's.
-_RENAMED = {"attention": {"o": "out"}, "mla_decode": {"o": "out"}, "gemm": {"d": "out"}, "gemm_grouped_contiguous": {"d": "out"},
-            "gemm_grouped_masked": {"d": "out"}, "convert_fp8": {"q_out": "out"}, "dequantize_fp8": {"x": "out"}}
+_GEMM = {"d": "out", "scale_d": "scale_out", "given_scale_d": "given_scale", "scale_d_eps": "eps"}
+_RENAMED = {"attention": {"o": "out"}, "mla_decode": {"o": "out"}, "gemm": _GEMM, "gemm_grouped_contiguous": _GEMM,
+            "gemm_grouped_masked": _GEMM, "convert_fp8": {"q_out": "out"}, "dequantize_fp8": {"x": "out"}}
 _WORDS = {"function": ["silu", "gelu", "gelu_tanh"], "activation": [None, "gelu_tanh"], "order": ["big", "little"], "lse_base": [2, "e"],
           "pos_encoding": ["none", "rope_llama", "alibi"]}
 
@@ -27,6 +28,8 @@ def _of_op(name):
         given["layout"] = "HND" if given.pop("is_hnd") else "NHD"
     if "b_is_packed" in given:
         given["packed"] = bool(given.pop("b_is_packed"))
+    if given.get("eps") == 0:
+        given["eps"] = None  # for C, 0 says that it is not given
     if "block_cols" in given:
         given["block"] = given.pop("block_rows"), given.pop("block_cols")
     return given

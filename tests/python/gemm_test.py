@@ -100,6 +100,42 @@ def test_silu_and_mul(device):
     assert (np.abs(quern.numpy(got) - want) <= 2.0**-18 * (1 + np.abs(want)) * (1 + np.abs(x[:, 1::2]))).all()
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942"])
+@pytest.mark.parametrize("activation", [None, "silu_and_mul"])
+def test_fp8_results(device, activation):
+    a, scale_a = quern.quantize_fp8(normal(29, (9, 128)))
+    b, scale_b = quern.quantize_fp8(normal(30, (280, 128)), (128, 128))
+    on = [quern.to(t, device) for t in (a, b)]
+    call = {"scale_a": quern.to(scale_a, device), "scale_b": quern.to(scale_b, device), "activation": activation}
+    exact = quern.numpy(quern.gemm(*on, dtype="f32", **call))
+    for dtype in ("e4m3fn", "e5m2"):
+        q, scale = (quern.numpy(x) for x in quern.gemm(*on, dtype=dtype, **call))
+        want, want_scale = quern.quantize_groups(exact, 128, dtype)
+        np.testing.assert_array_equal(q.view(np.uint8), want.view(np.uint8))
+        np.testing.assert_array_equal(scale, want_scale)
+    one = np.array([0.1], np.float32)
+    q = quern.numpy(quern.gemm(*on, dtype="e4m3fn", given_scale=quern.to(one, device), **call))
+    np.testing.assert_array_equal(q.view(np.uint8), quern.quantize_static(exact, one).view(np.uint8))
+    half = quern.numpy(quern.gemm(*on, dtype="f16", **call))
+    np.testing.assert_array_equal(half, exact.astype(np.float16))
+
+
+def test_experts():
+    a, b, bias = normal(31, (2, 6, 64), BF16), normal(32, (2, 256, 64), BF16), normal(33, (2, 256))
+    x = np.einsum("gmk,gnk->gmn", a.astype(np.float64), b.astype(np.float64)) + bias[:, None]
+    want = x[..., 0::2] / (1 + np.exp(-x[..., 0::2])) * x[..., 1::2]
+    q, scale = quern.gemm_grouped_masked(a, b, np.array([6, 6], np.int32), bias=bias, activation="silu_and_mul", dtype="e4m3fn")
+    assert q.shape == (2, 6, 128) and scale.shape == (2, 6, 1)
+    np.testing.assert_allclose(scale[..., 0], np.abs(want).max(-1) / 448, rtol=1e-5)
+    assert (np.abs(q.astype(np.float64) * scale - want) <= np.abs(want) * 2.0**-4 + scale * 2.0**-9).all()
+    rows = np.repeat(np.arange(2, dtype=np.int32), 128)
+    out = quern.gemm_grouped_contiguous(np.resize(a[0], (256, 64)), b, rows, bias=bias, activation="gelu_tanh", dtype="f16")
+    wide = np.resize(a[0], (256, 64)).astype(np.float64)
+    for g in range(2):
+        exact = gelu_tanh(wide @ b[g].T.astype(np.float64) + bias[g])[128 * g:][:128]
+        assert (np.abs(out[128 * g:][:128] - exact) <= 2.0**-10 * np.abs(exact) + 1e-4).all()
+
+
 def test_gemm_fp8_on_a_simulated_device():
     a, scale_a = quern.quantize_fp8(normal(8, (17, 256)))
     b, scale_b = quern.quantize_fp8(normal(9, (130, 256)), (128, 128))
@@ -145,6 +181,10 @@ def test_grouped_masked():
     (lambda a, b: quern.gemm(a, b[:63], activation="silu_and_mul"), ValueError, "gemm: b has 63 rows; accepted with activation"),
     (lambda a, b: quern.gemm(a, b, bias=np.zeros(63, np.float32)), ValueError, r"gemm: bias has shape \[63\], needs \[64\]"),
     (lambda a, b: quern.gemm(a, b, gate=np.zeros((3, 64), np.float32)), ValueError, "gemm: gate has 3 rows; out's 8 rows are no multiple"),
+    (lambda a, b: quern.gemm(a, b, given_scale=np.ones(1, np.float32)), ValueError, "gemm: given_scale is given; out is bf16, which takes no scales"),
+    (lambda a, b: quern.gemm(a, b, eps=1e-9), ValueError, "gemm: eps is 1e-09; accepted: 0 without scale_out"),
+    (lambda a, b: quern.gemm(a, b, dtype="e4m3fn", eps=0), ValueError, "gemm: eps is 0; accepted: None, 1e-30 or more"),
+    (lambda a, b: quern.gemm(a, b, dtype="i8"), ValueError, "gemm: dtype is 'i8'; accepted: bf16, f16, f32, e4m3fn"),
     (lambda a, b: quern.quantize_fp8(a, (3, 5)), NotImplementedError, "quantize_fp8: block"),
     (lambda a, b: quern.quantize_fp8(a, (0, 128)), ValueError, "quantize_fp8: block"),
     (lambda a, b: quern.quantize_fp8(a, dtype="f32"), ValueError, "dtype is 'f32'"),

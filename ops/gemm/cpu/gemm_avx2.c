@@ -192,6 +192,7 @@ qn_status qni_gemm_avx2(const qni_variant *, qn_stream *, const void *problem) {
                                            .multiply_packed = multiply_packed,
                                            .direct_rows = 1,
                                            .finish = finish_row,
-                                           .store = store_row};
+                                           .store = store_row,
+                                           .quantize = quantize_row};
     return qni_gemm_cpu_run(&engine, problem);
 }

@@ -10,6 +10,7 @@ qn_status qni_gemm_avx512(const qni_variant *, qn_stream *, const void *problem)
                                            .load_b = f32_load_b,
                                            .multiply = f32_multiply,
                                            .finish = finish_row,
-                                           .store = store_row};
+                                           .store = store_row,
+                                           .quantize = quantize_row};
     return qni_gemm_cpu_run(&engine, problem);
 }

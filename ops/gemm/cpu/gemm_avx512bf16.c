@@ -453,7 +453,8 @@ qn_status qni_gemm_avx512bf16(const qni_variant *, qn_stream *, const void *prob
                                            .multiply_packed = multiply_packed,
                                            .direct_rows = DIRECT_ROWS,
                                            .finish = finish_row,
-                                           .store = store_row};
+                                           .store = store_row,
+                                           .quantize = quantize_row};
     pthread_once(&tables_once, fill_tables);
     return qni_gemm_cpu_run(&engine, problem);
 }

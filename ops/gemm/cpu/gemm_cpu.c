@@ -50,8 +50,8 @@ typedef struct work {
     const qni_gemm_problem *problem;
     scratch *scratch;
     int64_t tile_m, tile_panels, tiles_m, tiles_n, tiles;
-    int64_t
-        whole_tiles; // the tiles after these go panel by panel, so that all threads end together
+    int64_t unit;        // panels that stay together: those of a group of d's columns
+    int64_t whole_tiles; // the tiles after these go unit by unit, so that all threads end together
     _Atomic int64_t next;
 } work;
 
@@ -143,10 +143,11 @@ static void load_gate(qni_gemm_epilogue *e, const qni_gemm_problem *p, int64_t b
         e->gate[n] = p->gate && n < columns ? vector_at(p->gate, p->dtype_gate, at + n) : 1;
 }
 
-static void load_bias(qni_gemm_epilogue *e, const qni_gemm_problem *p, int64_t n0,
+static void load_bias(qni_gemm_epilogue *e, const qni_gemm_problem *p, int64_t group, int64_t n0,
                       int64_t columns) {
+    const int64_t at = group * p->bias_group + n0;
     for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n++)
-        e->bias[n] = p->bias && n < columns ? vector_at(p->bias, p->dtype_bias, n0 + n) : 0;
+        e->bias[n] = p->bias && n < columns ? vector_at(p->bias, p->dtype_bias, at + n) : 0;
 }
 
 /** Lets bias, activation and gate act on a panel's sums, which become `columns` columns of d from
@@ -155,7 +156,7 @@ static void finish_panel(const work *w, const tile *t, int64_t n0, int64_t colum
     const qni_gemm_problem *p = w->problem;
     qni_gemm_epilogue e = {.activation = p->activation};
     int64_t batch_end = t->m0;
-    load_bias(&e, p, n0 * qni_gemm_ratio(p), columns * qni_gemm_ratio(p));
+    load_bias(&e, p, t->group, n0 * qni_gemm_ratio(p), columns * qni_gemm_ratio(p));
     for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
         if (m == batch_end) {
             const int64_t batch = p->gate ? m / p->gate_rows : 0;
@@ -173,6 +174,8 @@ static void store_panel(const work *w, const tile *t, int64_t panel, float *sums
     const int64_t bytes = qni_dtype_bytes(p->dtype_d);
     if (qni_gemm_has_epilogue(p))
         finish_panel(w, t, n0, columns, sums);
+    if (qni_is_fp8(p->dtype_d))
+        return;
     for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
         char *d = (char *)p->d + (t->slab * p->d_group + m * p->d_row + n0) * bytes;
         const char *c = p->c ? (const char *)p->c + (m * p->c_row + n0) * bytes : nullptr;
@@ -180,12 +183,51 @@ static void store_panel(const work *w, const tile *t, int64_t panel, float *sums
     }
 }
 
-static void zero_tile(const qni_gemm_problem *p, const tile *t) {
+/** Returns the scale of a row of d from column n on, or where it is to be written. */
+static qni_gemm_scaling scaling_of(const qni_gemm_problem *p, int64_t slab, int64_t m, int64_t n) {
+    if (p->given_scale_d)
+        return (qni_gemm_scaling){.given = *p->given_scale_d};
+    const int64_t at = slab * p->scale_d_group + m * p->scale_d_row;
+    return (qni_gemm_scaling){.found = p->scale_d + at + n / QNI_GEMM_GROUP * p->scale_d_nb,
+                              .eps = p->eps};
+}
+
+/** Stores up to 128 columns of d as FP8, whose panels have been finished. */
+static void quantize_group(const work *w, const tile *t, int64_t panel, const scratch *s) {
+    const qni_gemm_problem *p = w->problem;
+    const int64_t per_panel = QNI_GEMM_PANEL_N / qni_gemm_ratio(p), n0 = panel * per_panel;
+    const int64_t columns = min_i64(qni_gemm_columns(p) - n0, w->unit * per_panel);
+    for (int64_t m = t->m0; m < t->m1; m++) {
+        alignas(64) float values[QNI_GEMM_GROUP] = {};
+        for (int64_t n = 0; n < columns; n += per_panel)
+            memcpy(values + n,
+                   s->sums[panel - t->panel0 + n / per_panel] + (m - t->m0) * QNI_GEMM_PANEL_N,
+                   (size_t)min_i64(columns - n, per_panel) * sizeof *values);
+        const qni_gemm_scaling scaling = scaling_of(p, t->slab, m, n0);
+        uint8_t *d = (uint8_t *)p->d + t->slab * p->d_group + m * p->d_row + n0;
+        w->engine->quantize(d, p->dtype_d, &scaling, values, columns);
+    }
+}
+
+/** Writes the scales that rows of zeros have. */
+static void zero_scales(const work *w, const tile *t) {
+    const qni_gemm_problem *p = w->problem;
+    const int64_t per_panel = QNI_GEMM_PANEL_N / qni_gemm_ratio(p);
+    const float scale = p->eps / qni_fp8_format_of(qni_fp8_of(p->dtype_d)).max;
+    for (int64_t m = t->m0; m < t->m1; m++)
+        for (int64_t panel = t->panel0; panel < t->panel1; panel += w->unit)
+            *scaling_of(p, t->slab, m, panel * per_panel).found = scale;
+}
+
+static void zero_tile(const work *w, const tile *t) {
+    const qni_gemm_problem *p = w->problem;
     const int64_t bytes = qni_dtype_bytes(p->dtype_d);
     const int64_t per_panel = QNI_GEMM_PANEL_N / qni_gemm_ratio(p), n0 = t->panel0 * per_panel;
     const int64_t columns = min_i64(qni_gemm_columns(p), t->panel1 * per_panel) - n0;
     for (int64_t m = t->m0; m < t->m1; m++)
         memset((char *)p->d + (m * p->d_row + n0) * bytes, 0, (size_t)(columns * bytes));
+    if (p->scale_d)
+        zero_scales(w, t);
 }
 
 /** Returns whether so few rows use a decoded panel that it need not be kept. */
@@ -223,6 +265,9 @@ static void multiply_tile(const work *w, const tile *t, scratch *s) {
         multiply_block(w, t, k0, s);
     for (int64_t panel = t->panel0; panel < t->panel1; panel++)
         store_panel(w, t, panel, s->sums[panel - t->panel0]);
+    for (int64_t panel = t->panel0; qni_is_fp8(w->problem->dtype_d) && panel < t->panel1;
+         panel += w->unit)
+        quantize_group(w, t, panel, s);
 }
 
 /** Returns the end of the rows from m on that share row m's group or, without a group, its
@@ -265,13 +310,14 @@ static void do_tile(const work *w, int64_t i, int64_t first, int64_t count, scra
         if (t.group >= 0)
             multiply_tile(w, &t, s);
         else if (t.group == QNI_GEMM_ROW_ZERO)
-            zero_tile(p, &t);
+            zero_tile(w, &t);
     }
 }
 
 static void do_thread(void *context, int64_t thread) {
     work *w = context;
-    const int64_t parts = w->whole_tiles + (w->tiles - w->whole_tiles) * w->tile_panels;
+    const int64_t units = w->tile_panels / w->unit;
+    const int64_t parts = w->whole_tiles + (w->tiles - w->whole_tiles) * units;
     for (;;) {
         const int64_t i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
         if (i >= parts)
@@ -280,7 +326,7 @@ static void do_thread(void *context, int64_t thread) {
         if (late < 0)
             do_tile(w, i, 0, w->tile_panels, &w->scratch[thread]);
         else
-            do_tile(w, w->whole_tiles + late / w->tile_panels, late % w->tile_panels, 1,
+            do_tile(w, w->whole_tiles + late / units, late % units * w->unit, w->unit,
                     &w->scratch[thread]);
     }
 }
@@ -297,7 +343,8 @@ static void choose_tiles(work *w) {
     const qni_gemm_problem *p = w->problem;
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
     w->tile_m = QNI_GEMM_TILE_M;
-    w->tile_panels = reads_in_order(w->engine, p) ? 1 : QNI_GEMM_TILE_PANELS;
+    w->unit = qni_pieces(qni_gemm_together(p), QNI_GEMM_PANEL_N);
+    w->tile_panels = reads_in_order(w->engine, p) ? w->unit : QNI_GEMM_TILE_PANELS;
     for (;;) {
         const int64_t tile_n = w->tile_panels * QNI_GEMM_PANEL_N;
         w->tiles_m = (p->m + w->tile_m - 1) / w->tile_m;
@@ -305,7 +352,7 @@ static void choose_tiles(work *w) {
         w->tiles = slabs * w->tiles_m * w->tiles_n;
         if (w->tiles >= 4 * qni_num_threads())
             return;
-        if (w->tile_panels > 1)
+        if (w->tile_panels > w->unit)
             w->tile_panels /= 2;
         else if (w->tile_m > 64)
             w->tile_m /= 2;
@@ -341,6 +388,7 @@ qn_status qni_gemm_cpu(const qni_variant *, qn_stream *, const void *problem) {
                                            .load_b = f32_load_b,
                                            .multiply = f32_multiply,
                                            .finish = finish_row,
-                                           .store = store_row};
+                                           .store = store_row,
+                                           .quantize = quantize_row};
     return qni_gemm_cpu_run(&engine, problem);
 }

@@ -36,6 +36,12 @@ typedef struct qni_gemm_epilogue {
     qn_gemm_activation activation;
 } qni_gemm_epilogue;
 
+/** The scale of a group of a row of d. */
+typedef struct qni_gemm_scaling {
+    float *found; // written; null: given is the scale
+    float given, eps;
+} qni_gemm_scaling;
+
 /** What an instruction set supplies. Only the engine knows how decoded elements are laid out. */
 typedef struct qni_gemm_engine {
     /** Decodes rows of a: out[rows][128]. */
@@ -56,6 +62,9 @@ typedef struct qni_gemm_engine {
     void (*finish)(float *sums, const qni_gemm_epilogue *epilogue);
     /** Stores `columns` elements of a row: d = sums, or c + sums if c is not null. */
     void (*store)(void *d, const void *c, qni_dtype dtype, const float *sums, int64_t columns);
+    /** Stores up to 128 columns of a row of d as FP8; values behind them are zeros. */
+    void (*quantize)(uint8_t *d, qni_dtype dtype, const qni_gemm_scaling *scaling,
+                     const float *values, int64_t columns);
 } qni_gemm_engine;
 
 /** Runs the problem with the engine, on all threads. */

@@ -194,7 +194,8 @@ static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reas
     const qni_config *config = &variant->config;
     const qni_tensor_map a = map_a(p, config), b = map_b(p, config);
     if (qni_gemm_needs_full(p))
-        return qni_no(why, "takes no SiLU-and-multiply");
+        return qni_no(why, "takes no SiLU-and-multiply, no bias or activation of groups, and d of "
+                           "bf16 or f32");
     if (qni_gemm_has_epilogue(p) && !has_steps(config))
         return qni_no(why, "takes no bias, activation or gate");
     if (p->is_packed)

@@ -134,7 +134,13 @@ static void others_are_refused_by_name(void **) {
     p.grouping = QN_GEMM_GROUPED_INDEX;
     assert_refused("gemm.fp8_wgmma_256x128", &p, "multiples of 128 rows, the tile has 256");
     p = dense(QNI_BF16, 64, 128, 128), p.activation = QN_GEMM_SILU_AND_MUL;
-    assert_refused(bf16, &p, "takes no SiLU-and-multiply");
+    assert_refused(bf16, &p, "takes no SiLU-and-multiply, no bias or");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_F16;
+    assert_refused(fp8, &p, "takes no SiLU-and-multiply, no bias or");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_E4M3FN;
+    assert_refused(fp8, &p, "takes no SiLU-and-multiply, no bias or");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.grouping = QN_GEMM_GROUPED_MASKED, p.bias = memory;
+    assert_refused(fp8, &p, "no bias or activation of groups");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.bias = memory;
     assert_refused("gemm.fp8_wgmma_256x128", &p, "takes no bias, activation or gate");
     p = dense(QNI_BF16, 64, 128, 128), p.groups = 2, p.b_group = 128 * 128 + 8;

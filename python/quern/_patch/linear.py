@@ -51,7 +51,7 @@ def multiply(run, x, layer, activation=None, gate=None, residual=None, out=None)
         out = torch.empty(*x.shape[:-1], n, dtype=x.dtype, device=x.device)
     c = None if residual is None else residual.reshape(-1, n)
     run("gemm", out.view(-1, n), x.reshape(-1, x.shape[-1]), layer.weight, c, None, None, layer.bias, gate,
-        _ACTIVATIONS[activation], False)
+        None, None, _ACTIVATIONS[activation], 0.0, False)
     return out
 
 
@@ -105,7 +105,7 @@ def _fp8_function(run):
         out = torch.empty(rows.shape[0], self.weight.shape[0], dtype=dtype, device=rows.device)
         bias = self.bias.float() if self.bias is not None and self.bias.dtype == torch.float16 else self.bias
         q, scale = _quantize(run, rows)
-        run("gemm", out, q, self.weight, None, scale, self.weight_scale_inv, bias, None, 0, False)
+        run("gemm", out, q, self.weight, None, scale, self.weight_scale_inv, bias, None, None, None, 0, 0.0, False)
         return out.to(input.dtype).view(*input.shape[:-1], -1)
 
     return forward

@@ -40,8 +40,8 @@ def linear(inputs, outputs):
     return layer
 
 
-def gemm(out, a, b, c, scale_a, scale_b, bias, gate, activation, packed):
-    """Computes the op by PyTorch's operators, of any dtype without scales."""
+def gemm(out, a, b, c, scale_a, scale_b, bias, gate, scale_out, given_scale, activation, eps, packed):
+    """Computes the op by PyTorch's operators, of any dtype without scales; activation is none or GELU."""
     y = torch.nn.functional.linear(a, b, bias)
     y = torch.nn.functional.gelu(y, approximate="tanh") if activation else y
     if gate is not None:
