@@ -173,12 +173,13 @@ static qni_gemm_problem product(int64_t m) {
                               .packed_k = 7168};
 }
 
-static void choose_products(void *wanted) {
+static void choose_with(const expected *wanted, qn_gemm_activation activation) {
     qn_device *device = nullptr;
     CHILD_CHECK(qn_device_open(&device, "sim:gfx942") == QN_OK);
     for (const expected *e = wanted; e->kernel; e++) {
-        const qni_gemm_problem p = product(e->rows);
+        qni_gemm_problem p = product(e->rows);
         const qni_variant *found = nullptr;
+        p.activation = activation;
         CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_OK);
         if (strcmp(found->name, e->kernel) != 0) {
             fprintf(stderr, "m=%ld: %s, not %s\n", (long)e->rows, found->name, e->kernel);
@@ -186,6 +187,10 @@ static void choose_products(void *wanted) {
         }
     }
     qn_device_close(device);
+}
+
+static void choose_products(void *wanted) {
+    choose_with(wanted, QN_GEMM_NO_ACTIVATION);
 }
 
 #define CHOOSE_PRODUCTS(more, ...)                                                                 \
@@ -215,10 +220,27 @@ static void test_gemm(void **) {
                 "gemm gfx942 packed=yes grouping=dense m=1024.. -> gemm.fp8_mfma_128x128\n");
     text = CHOOSE_PRODUCTS("QUERN_LOG=kernel", {4, tile}, {9, decode}, {8192, tile});
     assert_non_null(strstr(text, "gemm on sim:gfx942: gemm.fp8_mfma_128x128, chosen by "));
-    assert_non_null(strstr(text, "n=4096 k=7168 a=e4m3fnuz b=e4m3fnuz d=bf16 packed=yes "
-                                 "grouping=dense groups=1 m=4 expected_m=0; passed over "
-                                 "gemm.fp8_decode: 1, not 2.25; dearer gemm.fp8_mfma_"));
+    assert_non_null(strstr(text,
+                           "n=4096 k=7168 a=e4m3fnuz b=e4m3fnuz d=bf16 packed=yes epilogue=none "
+                           "grouping=dense groups=1 m=4 expected_m=0; passed over "
+                           "gemm.fp8_decode: 1, not 2.25; dearer gemm.fp8_mfma_"));
     assert_int_equal(count_text(text, "chosen by"), 2);
+}
+
+/** What was measured of plain products need not hold of others. */
+static void choose_activated(void *wanted) {
+    choose_with(wanted, QN_GEMM_GELU_TANH);
+}
+
+static void test_epilogues(void **) {
+    need_sim();
+    const char *tile = "gemm.fp8_mfma_128x128", *decode = "gemm.fp8_decode";
+    write_table("gemm gfx942 epilogue=none -> gemm.fp8_mfma_128x128\n");
+    CHOOSE_PRODUCTS(nullptr, {4, tile});
+    child_run(choose_activated, (expected[]){{4, decode}, {}}, with_table(nullptr));
+    write_table("gemm gfx942 epilogue=gelu_tanh -> gemm.fp8_mfma_128x128\n");
+    CHOOSE_PRODUCTS(nullptr, {4, decode});
+    child_run(choose_activated, (expected[]){{4, tile}, {}}, with_table(nullptr));
 }
 
 /** Rows keep their bits: a line for some batches may only choose a kernel that agrees with the
@@ -490,6 +512,7 @@ int main(void) {
         cmocka_unit_test(test_first_line_wins),
         cmocka_unit_test(test_others_beat_it),
         cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_slow_kernels),
         cmocka_unit_test(test_every_op),

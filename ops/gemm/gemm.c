@@ -18,6 +18,8 @@ static const qni_variant pack_variants[] = {
 #undef QN_TABLE_OF_gemm_pack
 
 static const char *const grouping_words[] = {"dense", "index", "ends", "masked", nullptr};
+static const char *const epilogue_words[] = {"none", "vectors", "gelu_tanh", "silu_and_mul",
+                                             nullptr};
 static const qni_key gemm_keys[] = {
     {.name = "n"},
     {.name = "k"},
@@ -25,16 +27,25 @@ static const qni_key gemm_keys[] = {
     {.name = "b", .words = qni_dtype_words},
     {.name = "d", .words = qni_dtype_words},
     {.name = "packed", .words = qni_no_yes_words},
+    {.name = "epilogue", .words = epilogue_words},
     {.name = "grouping", .words = grouping_words, .is_of_batch = true},
     {.name = "groups", .is_of_batch = true},
     {.name = "m", .is_of_batch = true},
     {.name = "expected_m", .is_of_batch = true},
     {}};
 
+/** Returns the index of the word for what acts on the product besides c. Bias and gate have one
+ *  where no activation is with them. */
+static int64_t epilogue_of(const qni_gemm_problem *p) {
+    if (p->activation != QN_GEMM_NO_ACTIVATION)
+        return 1 + (int64_t)p->activation;
+    return p->bias || p->gate;
+}
+
 static void describe_gemm(const void *problem, int64_t *values) {
     const qni_gemm_problem *p = problem;
     QN_SET_VALUES(gemm_keys, values, p->n, p->k, p->dtype_a, p->dtype_b, p->dtype_d, p->is_packed,
-                  p->grouping, p->groups, p->m, p->expected_m);
+                  epilogue_of(p), p->grouping, p->groups, p->m, p->expected_m);
 }
 
 static const qni_key pack_keys[] = {{.name = "n"},
