@@ -61,8 +61,8 @@ typedef struct qk_gemm_full_args {
     int64_t bias_group; // from a group's bias to the next one's
 } qk_gemm_full_args;
 
-/** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 2: the rows of all
- *  of a matrix's groups lie one below the other. */
+/** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 2: the rows of
+ *  all of a matrix's groups lie one below the other. */
 typedef struct qk_gemm_wgmma_args {
     qk_tensor_map a, b;    // boxes: 128 bytes of k by the tile's rows, by its columns
     qk_tensor_map d;       // 64 rows by 64 columns, or by the tile's if it has fewer
