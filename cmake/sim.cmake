@@ -25,7 +25,7 @@ elseif(QUERN_SIM_EXEC STREQUAL "native")
 else()
   message(FATAL_ERROR "QUERN_SIM_EXEC is ${QUERN_SIM_EXEC}; accepted: all, native")
 endif()
-file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/object/*.c sim/report/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/look/*.c
+file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/object/*.c sim/report/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/look/*.c sim/clock/*.c
      sim/hip/*.c sim/decoder/process.c)
 file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*/*.c)
 list(FILTER sim_sources EXCLUDE REGEX "_test\\.c$")
@@ -53,7 +53,7 @@ if(sim_sources)
   target_link_libraries(quernsim_parts PUBLIC ${QUERN_MSGPACK} ${QUERN_Z} ${QUERN_ZSTD}
     -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
   # quern-decoder is not relocatable: it starts with every process that simulates, and its tables are large.
-  add_executable(quern_decoder sim/decoder/main.c sim/isa/guard.c sim/isa/literal.c sim/chip/chip.c)
+  add_executable(quern_decoder sim/decoder/main.c sim/isa/guard.c sim/isa/literal.c sim/chip/chip.c sim/chip/timing.c)
   set_target_properties(quern_decoder PROPERTIES OUTPUT_NAME quern-decoder POSITION_INDEPENDENT_CODE OFF)
   target_include_directories(quern_decoder PRIVATE ${llvm_include})
   target_link_libraries(quern_decoder PRIVATE quern_flags -L${llvm_libdir} ${llvm_libs}

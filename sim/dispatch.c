@@ -4,6 +4,7 @@
 //
 // The initial state of a wave is LLVM's AMDGPUUsage, "Initial Kernel Execution State".
 #include "check/hooks.h"
+#include "clock/clock.h"
 #include "look/hooks.h"
 #include "pool.h"
 
@@ -151,9 +152,7 @@ bool sim_barrier_is_complete(const sim_wave *w) {
     return true;
 }
 
-/** Lets the waves that wait at the barrier go on. Returns false if there are none, so that the
- *  group is done. */
-static bool release_barrier(sim_workgroup *group) {
+bool sim_group_release(sim_workgroup *group) {
     bool any = false;
     sim_wave *stuck = nullptr;
     for (uint32_t i = 0; i < group->num_waves; i++) {
@@ -207,29 +206,39 @@ static void stop_without_memory(sim_dispatch *d) {
                    "no host memory for the registers, LDS and scratch of a workgroup");
 }
 
-static void run_group(sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
-    sim_workgroup group = {.dispatch = d,
-                           .flat_id = flat_id,
-                           .num_waves = num_waves(d),
-                           .lds = worker->lds,
-                           .waves = worker->waves};
-    group.id[0] = (uint32_t)(flat_id % d->grid[0]);
-    group.id[1] = (uint32_t)(flat_id / d->grid[0] % d->grid[1]);
-    group.id[2] = (uint32_t)(flat_id / d->grid[0] / d->grid[1]);
-    memset(group.lds, 0, d->lds_bytes);
-    for (uint32_t i = 0; i < group.num_waves; i++)
-        init_wave(&group.waves[i], &group, i, worker->scratch);
-    sim_check_begin(&group, worker->shadow);
-    if (!sim_look_begin(&group)) {
+bool sim_group_begin(sim_workgroup *group, sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
+    *group = (sim_workgroup){.dispatch = d,
+                             .flat_id = flat_id,
+                             .num_waves = num_waves(d),
+                             .lds = worker->lds,
+                             .waves = worker->waves};
+    group->id[0] = (uint32_t)(flat_id % d->grid[0]);
+    group->id[1] = (uint32_t)(flat_id / d->grid[0] % d->grid[1]);
+    group->id[2] = (uint32_t)(flat_id / d->grid[0] / d->grid[1]);
+    memset(group->lds, 0, d->lds_bytes);
+    for (uint32_t i = 0; i < group->num_waves; i++)
+        init_wave(&group->waves[i], group, i, worker->scratch);
+    sim_check_begin(group, worker->shadow);
+    const bool ok = sim_look_begin(group);
+    if (!ok)
         stop_without_memory(d);
+    return ok;
+}
+
+void sim_group_end(sim_workgroup *group) {
+    add_counters(group);
+    sim_look_end(group);
+}
+
+static void run_group(sim_dispatch *d, sim_worker *worker, uint64_t flat_id) {
+    sim_workgroup group;
+    if (!sim_group_begin(&group, d, worker, flat_id))
         return;
-    }
     do {
         while (run_round(&group)) {
         }
-    } while (!atomic_load_explicit(&d->stop, memory_order_relaxed) && release_barrier(&group));
-    add_counters(&group);
-    sim_look_end(&group);
+    } while (!atomic_load_explicit(&d->stop, memory_order_relaxed) && sim_group_release(&group));
+    sim_group_end(&group);
 }
 
 // ---- a dispatch
@@ -238,17 +247,25 @@ uint64_t sim_dispatch_groups(const sim_dispatch *d) {
     return (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
 }
 
-void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
-    const uint64_t total = sim_dispatch_groups(d), scratch = sim_kernel_scratch(d->kernel);
-    if (!sim_worker_reserve(worker, num_waves(d), d->lds_bytes, scratch * SIM_LANES * num_waves(d),
-                            sim_check_bytes(d->check, num_waves(d), d->lds_bytes))) {
+bool sim_group_reserve(sim_dispatch *d, sim_worker *worker) {
+    const uint64_t scratch = sim_kernel_scratch(d->kernel);
+    const bool ok =
+        sim_worker_reserve(worker, num_waves(d), d->lds_bytes, scratch * SIM_LANES * num_waves(d),
+                           sim_check_bytes(d->check, num_waves(d), d->lds_bytes));
+    if (!ok)
         stop_without_memory(d);
-    }
+    return ok;
+}
+
+void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
+    const uint64_t total = sim_dispatch_groups(d);
+    sim_group_reserve(d, worker);
     while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
         const uint64_t flat_id = atomic_fetch_add(&d->next_group, 1);
         if (flat_id >= total)
             break;
-        run_group(d, worker, flat_id);
+        if (!d->clock || !sim_clock_has_run(d, flat_id))
+            run_group(d, worker, flat_id);
     }
 }
 
@@ -259,6 +276,8 @@ bool sim_dispatch_run(sim_dispatch *d) {
     }
     sim_memory_enter(d->memory);
     sim_look_begin_dispatch(d);
+    if (d->clock)
+        sim_clock_run(d);
     sim_pool_run(d);
     sim_look_end_dispatch(d);
     sim_memory_leave(d->memory);

@@ -120,8 +120,14 @@ static bool read_exec(reader *r, const char *value) {
 }
 
 static bool read_clock(reader *r, const char *value) {
-    return strcmp(value, "off") == 0 ||
-           complain(r, "clock=%s: there is no modelled time yet; accepted: off", value);
+    static const char *const modes[] = {"off", "on", "full"};
+    for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+        if (strcmp(value, modes[i]) == 0) {
+            r->options.clock = (sim_clock_mode)i;
+            return true;
+        }
+    }
+    return complain(r, "clock=%s: no such mode; accepted: off, on, full", value);
 }
 
 static bool read_overread(reader *r, const char *value) {
@@ -215,6 +221,10 @@ static bool read_report(reader *r, const char *value) {
     return read_path(r, "report", value, r->options.report);
 }
 
+static bool read_chip(reader *r, const char *value) {
+    return read_path(r, "chip", value, r->options.chip);
+}
+
 static bool read_errorcode(reader *r, const char *value) {
     uint64_t number;
     if (!read_number(value, 255, &number))
@@ -223,12 +233,14 @@ static bool read_errorcode(reader *r, const char *value) {
     return true;
 }
 
-static const key keys[] = {
-    {"arch", read_arch},           {"check", read_check},   {"mfma", read_mfma},
-    {"exec", read_exec},           {"clock", read_clock},   {"threads", read_threads},
-    {"limit", read_limit},         {"trace", read_trace},   {"trace_file", read_trace_file},
-    {"profile", read_profile},     {"faults", read_faults}, {"report", read_report},
-    {"errorcode", read_errorcode}, {"turn", read_turn},     {"overread", read_overread}};
+static const key keys[] = {{"arch", read_arch},       {"chip", read_chip},
+                           {"check", read_check},     {"mfma", read_mfma},
+                           {"exec", read_exec},       {"clock", read_clock},
+                           {"threads", read_threads}, {"limit", read_limit},
+                           {"trace", read_trace},     {"trace_file", read_trace_file},
+                           {"profile", read_profile}, {"faults", read_faults},
+                           {"report", read_report},   {"errorcode", read_errorcode},
+                           {"turn", read_turn},       {"overread", read_overread}};
 
 /** Reads one "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -239,10 +251,11 @@ static bool read_item(reader *r, char *item) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(item, keys[i].name) == 0)
             return keys[i].read(r, value);
-    return complain(r,
-                    "unknown key '%s'; accepted: arch, check, mfma, exec, clock, threads, turn, "
-                    "limit, faults, report, errorcode, overread, trace, trace_file, profile",
-                    item);
+    return complain(
+        r,
+        "unknown key '%s'; accepted: arch, chip, check, mfma, exec, clock, threads, turn, "
+        "limit, faults, report, errorcode, overread, trace, trace_file, profile",
+        item);
 }
 
 bool sim_options_parse(sim_options *options, const char *text, char *error, size_t error_bytes) {

@@ -40,6 +40,10 @@ const char *sim_exec_lacks(sim_exec_build build);
  *  another build. (isa/opcodes.c) */
 bool sim_exec_choose(sim_exec_build build);
 
+/** Which workgroups of a launch run at modelled time: none, some from which the launch's time
+ *  follows, or all. */
+typedef enum sim_clock_mode { SIM_CLOCK_OFF, SIM_CLOCK_ON, SIM_CLOCK_FULL } sim_clock_mode;
+
 enum { SIM_DEFAULT_TURN = 16 };
 
 /** The options of the simulated GPU. */
@@ -50,11 +54,13 @@ typedef struct sim_options {
     bool fast_matrix; // matrix instructions in plain f32 arithmetic, not by the chip's rules
     sim_exec_build exec;
     bool passes_overreads; // loads past an allocation's end, in its last page, fail no launch
-    uint32_t threads;      // host threads that run workgroups; 0: every core
-    uint32_t turn;   // instructions of a wave until the workgroup's next wave; 0: SIM_DEFAULT_TURN
-    uint64_t limit;  // instructions that a wave may execute; 0: any number
-    uint32_t faults; // different faults that stop a launch; 0: SIM_DEFAULT_FAULTS
+    sim_clock_mode clock;
+    uint32_t threads; // host threads that run workgroups; 0: every core
+    uint32_t turn;    // instructions of a wave until the workgroup's next wave; 0: SIM_DEFAULT_TURN
+    uint64_t limit;   // instructions that a wave may execute; 0: any number
+    uint32_t faults;  // different faults that stop a launch; 0: SIM_DEFAULT_FAULTS
     uint32_t errorcode;          // exit status of a process with faults; 0: the process's own
+    char chip[SIM_PATH_BYTES];   // chip file, in place of the built-in chip of its base; "": none
     char report[SIM_PATH_BYTES]; // file to which faults are appended as JSON; "": none
     sim_look_options look;
 } sim_options;

@@ -81,7 +81,7 @@ static void test_refused(void **state) {
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"colour=red", "unknown key 'colour'; accepted: arch, check"},
+        {"colour=red", "unknown key 'colour'; accepted: arch, chip, check"},
         {"arch", "'arch' is not of the form key=value"},
         {"arch=", "arch=: no such chip"},
         {"arch=gfx942,", "arch=: no such chip"},
@@ -92,7 +92,8 @@ static void test_refused(void **state) {
         {"mfma=", "accepted: exact, fast"},
         {"exec=sse", "exec=sse: no such build; accepted: best"},
         {"exec=", "exec=: no such build; accepted: best"},
-        {"clock=on", "accepted: off"},
+        {"clock=yes", "clock=yes: no such mode; accepted: off, on, full"},
+        {"chip=", "chip=: accepted: a file's name"},
         {"threads=0", "accepted: 1 to 1024"},
         {"threads=-1", "accepted: 1 to 1024"},
         {"threads=2x", "accepted: 1 to 1024"},

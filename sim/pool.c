@@ -49,11 +49,15 @@ bool sim_worker_reserve(sim_worker *worker, size_t num_waves, size_t lds_bytes,
            grow(&worker->shadow, &worker->shadow_bytes, shadow_bytes, 1);
 }
 
-static void worker_free(sim_worker *worker) {
+void sim_worker_deinit(sim_worker *worker) {
     free(worker->waves);
     free(worker->lds);
     free(worker->scratch);
     free(worker->shadow);
+}
+
+static void worker_free(sim_worker *worker) {
+    sim_worker_deinit(worker);
     free(worker);
 }
 

@@ -23,6 +23,21 @@ typedef struct sim_worker {
 bool sim_worker_reserve(sim_worker *worker, size_t num_waves, size_t lds_bytes,
                         size_t scratch_bytes, size_t shadow_bytes);
 
+/** Frees what the worker holds. */
+void sim_worker_deinit(sim_worker *worker);
+
+/** Makes room for a workgroup of a dispatch. If memory runs out, stops the dispatch and returns
+ *  false. */
+bool sim_group_reserve(sim_dispatch *dispatch, sim_worker *worker);
+/** Gives a workgroup's waves their first registers. Returns false, and has stopped the dispatch, if
+ *  memory runs out. */
+bool sim_group_begin(sim_workgroup *group, sim_dispatch *dispatch, sim_worker *worker,
+                     uint64_t flat_id);
+/** Lets the waves that wait at the barrier go on, when none runs. Returns false if there are none,
+ *  so that the group is done. */
+bool sim_group_release(sim_workgroup *group);
+void sim_group_end(sim_workgroup *group);
+
 /** Returns the number of workgroups of a dispatch. */
 uint64_t sim_dispatch_groups(const sim_dispatch *dispatch);
 /** Runs workgroups of a dispatch until none is left to start or the dispatch is stopped. */

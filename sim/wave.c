@@ -64,12 +64,15 @@ static uint32_t slice_of(const sim_wave *w) {
     return d->limit && left < slice ? (uint32_t)left + 1 : slice;
 }
 
-void sim_wave_run(sim_wave *w) {
-    const uint32_t slice = slice_of(w);
+void sim_wave_step(sim_wave *w, uint32_t slice) {
     const uint32_t n = w->look     ? sim_look_run(w, slice)
                        : w->shadow ? sim_check_run(w, slice)
                                    : run(w, slice);
     w->num_executed += n;
     w->num_after_fault += sim_faults_failing(&w->group->dispatch->faults) ? n : 0;
     check_limit(w);
+}
+
+void sim_wave_run(sim_wave *w) {
+    sim_wave_step(w, slice_of(w));
 }

@@ -6,6 +6,7 @@
 #define SIM_WAVE_H
 
 #include "chip/chip.h"
+#include "clock/result.h"
 #include "isa/inst.h"
 #include "memory.h"
 #include "object/object.h"
@@ -90,7 +91,7 @@ static_assert(offsetof(sim_wave, vcc) - offsetof(sim_wave, s) == 106 * 4);
 static_assert(offsetof(sim_wave, m0) - offsetof(sim_wave, s) == 124 * 4);
 static_assert(offsetof(sim_wave, exec) - offsetof(sim_wave, s) == 126 * 4);
 
-enum { SIM_MAX_OBSERVERS = 2 };
+enum { SIM_MAX_OBSERVERS = 3 };
 
 typedef struct sim_dispatch {
     const sim_chip *chip;
@@ -116,6 +117,9 @@ typedef struct sim_dispatch {
     uint32_t device;
     bool is_observed;                  // some element of `observed` is not null
     void *observed[SIM_MAX_OBSERVERS]; // what each observer keeps of this dispatch; may be null
+    struct sim_clock *clock;           // the device's; null: no time is modelled
+    struct sim_machine *machine;       // the clock's, while it runs the dispatch
+    sim_clock_result timed;            // afterwards
     struct sim_race *race; // the checker's memory of global memory; null: races are not checked
 } sim_dispatch;
 
@@ -188,6 +192,8 @@ void sim_exec_special(sim_wave *w, const sim_inst *inst);
 /** Runs one wave until it ends, faults, waits at a barrier or has used up its slice. In the last
  *  case the wave is still SIM_RUNNING, and the next wave of its workgroup has its turn. */
 void sim_wave_run(sim_wave *w);
+/** Runs at most `slice` instructions of a wave, with the dispatch's checks and observers. */
+void sim_wave_step(sim_wave *w, uint32_t slice);
 /** Runs at most `slice` instructions of a wave as sim_wave_run does, without checks. Returns how
  *  many it ran. */
 uint32_t sim_wave_slice(sim_wave *w, uint32_t slice);

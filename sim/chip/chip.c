@@ -5,7 +5,7 @@
 // numbers of e_flags. Registers and granules: LLVM's AMDGPUBaseInfo (IsaInfo). Cache lines: CDNA3
 // white paper; 64 bytes on MI200 (ROCm Compute Profiler, vector L1). LDS banks: look/banks.c. The
 // generic targets stand for the smallest card of their family.
-#include "chip.h"
+#include "timing.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ static const sim_chip chips[] = {
      .memory_bytes = UINT64_C(192) << 30, .memory_clock_khz = 1300000, .memory_bus_bits = 8192,
      .l2_bytes = 4 << 20, .num_xccs = 8, .pci_chip = 0x74a1,
      .simds = 4, .vgprs = 512, .vgpr_granule = 8, .sgprs = 800, .sgpr_granule = 16, .lds_granule = 512,
-     .lds_banks = 32, .max_groups = 32, .line_bytes = 128},
+     .lds_banks = 32, .max_groups = 32, .line_bytes = 128, .timing = &sim_gfx942_timing},
     {.arch = SIM_GFX950, .name = "gfx950", .gcn_name = "gfx950:sramecc+:xnack-",
      .marketing = "AMD Instinct MI355X (simulated)", .elf_mach = 0x4f, .gfx_major = 9, .gfx_minor = 5,
      .compute_units = 256, .wave_size = 64, .lds_bytes = 163840, .max_waves_per_simd = 8, .clock_khz = 2400000,

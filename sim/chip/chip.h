@@ -35,6 +35,7 @@ typedef struct sim_chip {
     uint32_t sgprs, sgpr_granule;                // in a SIMD; 0: SGPRs never limit
     uint32_t lds_granule, lds_banks, max_groups; // in a compute unit
     uint32_t line_bytes;                         // in the vector cache nearest to a compute unit
+    const struct sim_timing *timing;             // null: no time is modelled
 } sim_chip;
 
 const sim_chip *sim_chip_by_name(const char *name); // null if there is none

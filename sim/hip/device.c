@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices: which exist, and their properties; the runtime's start, end and fork.
+#include "../chip/chip_file.h"
 #include "../isa/decode.h"
 #include "../look/hooks.h"
 #include "../pool.h"
@@ -61,11 +62,19 @@ static void after_fork_in_child(void) {
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         sim_hip_forget_registered(&sim_hip.devices[i]);
         sim_hip_unload_modules(&sim_hip.devices[i]);
+        sim_clock_deinit(&sim_hip.devices[i].clock);
     }
     sim_hip.num_devices = 0;
     sim_memory_destroy(sim_hip.memory);
     sim_hip.memory = nullptr;
     sim_hip_finish_faults(); // may not return
+}
+
+static sim_chip_file chip_file; // if the options name one
+
+static const sim_chip *chip_of(sim_arch arch) {
+    const bool is_file = *sim_hip.options.chip && chip_file.chip.arch == arch;
+    return is_file ? &chip_file.chip : sim_chip_by_arch(arch);
 }
 
 /** Makes devices for the architectures that the options list. The lock is held. */
@@ -75,7 +84,8 @@ static hipError_t add_devices(void) {
         sim_device *device = &sim_hip.devices[id];
         *device = (sim_device){.id = id,
                                .number = id < num_listed ? numbers[id] : id + num_hidden,
-                               .chip = sim_chip_by_arch(sim_hip.options.archs[id])};
+                               .chip = chip_of(sim_hip.options.archs[id])};
+        sim_clock_init(&device->clock);
         if (!sim_hip_add_default_stream(device))
             return hipErrorOutOfMemory;
         sim_hip.num_devices++;
@@ -110,6 +120,15 @@ static hipError_t read_options(const char *call, const char *text) {
         sim_hip_report(call, "exec: instructions have been decoded for another build; accepted: "
                              "before the first launch");
         return hipErrorInvalidValue;
+    }
+    if (*options.chip && strcmp(options.chip, sim_hip.options.chip) != 0) {
+        sim_chip_file file;
+        if (!sim_chip_file_read(&file, options.chip, error, sizeof error)) {
+            sim_hip_report(call, "chip=%s", error);
+            return hipErrorInvalidValue;
+        }
+        chip_file = file;
+        chip_file.chip.timing = &chip_file.timing;
     }
     sim_hip.options = options;
     configure_memory();

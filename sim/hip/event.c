@@ -21,8 +21,11 @@ static void release_event(sim_op *op) {
 }
 
 static hipError_t run_record(sim_stream *stream, sim_op *op) {
-    (void)stream;
-    (void)op;
+    const bool is_modelled = sim_hip.options.clock != SIM_CLOCK_OFF;
+    const uint64_t ns = is_modelled ? sim_clock_now(&stream->device->clock) : sim_host_ns();
+    pthread_mutex_lock(&sim_hip.lock);
+    ((event_op *)op)->event->ns = ns;
+    pthread_mutex_unlock(&sim_hip.lock);
     return hipSuccess;
 }
 
@@ -173,7 +176,8 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     }
     if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess)
         return hipErrorNotReady;
-    // There is no time to give: the host's time says nothing about the device, and no time is
-    // modelled (clock=off).
-    return sim_hip_result(hipErrorNotSupported);
+    pthread_mutex_lock(&sim_hip.lock);
+    *ms = (float)((double)(int64_t)(stop->ns - start->ns) * 1e-6);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return hipSuccess;
 }

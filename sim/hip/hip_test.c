@@ -41,7 +41,8 @@ static void test_asynchronous(void **state) {
     OK(hip.hipEventQuery(event));
     OK(hip.hipStreamSynchronize(a));
     OK(hip.hipStreamQuery(a));
-    assert_int_equal(hip.hipEventElapsedTime(&ms, event, event), hipErrorNotSupported);
+    OK(hip.hipEventElapsedTime(&ms, event, event));
+    assert_true(ms == 0);
     uint32_t value;
     take(&value, d, 4);
     assert_int_equal(value, 5);

@@ -244,6 +244,8 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
     d->limit = sim_hip.options.limit;
     d->passes_overreads = sim_hip.options.passes_overreads;
     d->faults.max = sim_hip.options.faults;
+    d->clock = sim_hip.options.clock == SIM_CLOCK_OFF ? nullptr : &device->clock;
+    device->clock.is_full = sim_hip.options.clock == SIM_CLOCK_FULL;
     d->id = atomic_fetch_add(&device->num_dispatches, 1);
 }
 
@@ -255,6 +257,11 @@ hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const 
         return hipErrorInvalidHandle;
     }
     const sim_kernel *kernel = function->kernel;
+    if (sim_hip.options.clock != SIM_CLOCK_OFF && !stream->device->chip->timing) {
+        sim_hip_report("QUERN_SIM", "clock: no time is modelled for %s; accepted: gfx942",
+                       stream->device->chip->name);
+        return hipErrorNotSupported;
+    }
     hipError_t error = check_shape(kernel, stream->device->chip, grid, block, dynamic_lds);
     if (error != hipSuccess)
         return error;

@@ -8,6 +8,7 @@
 #define SIM_HIP_RUNTIME_H
 
 #include "../chip/chip.h"
+#include "../clock/clock.h"
 #include "../memory.h"
 #include "../object/object.h"
 #include "../options.h"
@@ -60,6 +61,7 @@ struct sim_event {
     uint64_t magic;
     unsigned flags, references;
     sim_device *device;        // device that was current when the event was made
+    uint64_t ns;               // when the stream last came to it: on the device if time is modelled
     uint64_t recorded, passed; // calls of hipEventRecord, and how many of them the stream reached
 };
 
@@ -90,6 +92,7 @@ struct sim_device {
     atomic_uint peers;       // bit i: hipDeviceEnablePeerAccess was called for device i
     atomic_uint stack_limit; // of hipDeviceSetLimit; 0: as it was
     atomic_uint printf_limit;
+    sim_clock clock;
     uint64_t heap; // of device malloc, guest memory; 0 until a kernel needs it
 };
 

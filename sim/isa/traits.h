@@ -125,7 +125,7 @@ typedef struct sim_matrix {
     uint16_t k;      // k of the dense product
 } sim_matrix;
 
-/** Bits of sim_traits.is. The bits up to SIM_IS_NOP stand in rows as well. */
+/** Bits of sim_traits.is. The bits up to SIM_SETS_PRIORITY stand in rows as well. */
 enum : uint64_t {
     SIM_SATURATES = 1u << 0,       // with clamp, integer results saturate
     SIM_IS_PACKED = 1u << 1,       // works on pairs; compilers may leave one half unused
@@ -163,6 +163,8 @@ enum : uint64_t {
     SIM_COMPARES = UINT64_C(1) << 33,  // an atomic on memory: compare and swap
     SIM_IS_SPARSE = UINT64_C(1) << 34, // a matrix instruction whose sum is the fourth source
     SIM_IS_NOP = UINT64_C(1) << 35,    // counts for as many wait states as its constant says
+    SIM_SLEEPS = UINT64_C(1) << 36, // the wave does nothing for as many units as its constant says
+    SIM_SETS_PRIORITY = UINT64_C(1) << 37, // the constant's two low bits: 3 goes first
     // bits that only the encoding tells
     SIM_RETURNS = UINT64_C(1) << 40,       // an atomic that returns the old value
     SIM_IS_WAIT = UINT64_C(1) << 41,       // waits for memory operations

@@ -159,6 +159,8 @@ static void check_flow(const sim_traits *t) {
     expect(is(SIM_BY_SCC) == has("cbranch_scc") && is(SIM_BY_VCC) == has("cbranch_vcc"),
            "condition");
     expect(is(SIM_IS_NOP) == !strcmp(now->opcode->mnemonic, "s_nop"), "s_nop");
+    expect(is(SIM_SLEEPS) == !strcmp(now->opcode->mnemonic, "s_sleep"), "s_sleep");
+    expect(is(SIM_SETS_PRIORITY) == !strcmp(now->opcode->mnemonic, "s_setprio"), "s_setprio");
     if (is(SIM_IS_NOP) && t->wait_states)
         expect(t->wait_states == (now->word[0] & 15) + 1, "wait states of s_nop");
 }

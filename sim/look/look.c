@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-static const sim_observer *const observers[] = {&sim_tracer, &sim_profiler};
+static const sim_observer *const observers[] = {&sim_tracer, &sim_profiler, &sim_timer};
 
 static_assert(sizeof observers / sizeof *observers == SIM_MAX_OBSERVERS);
 

@@ -50,7 +50,7 @@ typedef struct sim_observer {
     void (*end_dispatch)(void *of_dispatch, const sim_dispatch *d);
 } sim_observer;
 
-extern const sim_observer sim_tracer, sim_profiler;
+extern const sim_observer sim_tracer, sim_profiler, sim_timer; // sim_timer: clock/clock.c
 
 /** Turn an observer on or off as the options say, from the next dispatch on. They return false if
  *  that fails, and `error` says why. */

@@ -16,6 +16,8 @@ typedef struct test_launch {
     uint32_t groups, threads, lds_bytes, scratch_bytes, device, check;
     bool wave64; // on RDNA
     bool fails;  // it must end with a fault, else without
+    struct sim_clock *clock;
+    sim_clock_result *timed; // written if there is a clock
 } test_launch;
 
 /** Runs a program. Returns the guest address of its buffer. */
@@ -52,9 +54,12 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
                       .kernarg = kernarg->base,
                       .check = launch->check,
                       .device = launch->device,
+                      .clock = launch->clock,
                       .limit = 1000000};
     if (sim_dispatch_run(&d) == launch->fails)
         fail_msg("%s: faults: %s", launch->arch, sim_faults_text(&d));
+    if (launch->timed)
+        *launch->timed = d.timed;
     sim_faults_deinit(&d.faults);
     sim_text_deinit(&text);
     sim_memory_destroy(memory);

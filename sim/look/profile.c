@@ -4,6 +4,7 @@
 // Workgroups count for themselves, and add their counts under the lock when they end. Launches of
 // one kernel with equal workgroups on one device share a record. The file is also written in
 // between, and when a launch fails, as the process often ends then.
+#include "../clock/report.h"
 #include "../report/plain.h"
 #include "count.h"
 
@@ -23,6 +24,7 @@ typedef struct record {
     sim_kernel kernel; // its name is our own copy; nothing else that it points to is
     uint64_t launches, failed_launches, groups;
     uint64_t counters[SIM_NUM_COUNTERS];
+    sim_clock_result timed; // all launches; nothing if no time is modelled
 } record;
 
 static struct {
@@ -93,6 +95,8 @@ static void write_record(FILE *out, const record *r) {
             r->kernel.num_vgprs, r->kernel.num_agprs, r->kernel.num_sgprs, r->lds_bytes,
             sim_kernel_scratch(&r->kernel));
     write_occupancy(out, r);
+    if (r->timed.ns)
+        sim_clock_write(out, &r->timed);
     write_counters(out, r);
     fputs("}", out);
 }
@@ -318,6 +322,8 @@ static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
         complain(d, "has not all its bytes counted");
     pthread_mutex_lock(&profile.lock);
     r->failed_launches += failed;
+    if (d->clock)
+        sim_clock_add(&r->timed, &d->timed);
     r->counters[SIM_COUNT_LAUNCH_LOAD_BYTES] += footprint_bytes(&l->loaded);
     r->counters[SIM_COUNT_LAUNCH_STORE_BYTES] += footprint_bytes(&l->stored);
     if (*profile.path && (failed || is_due()))

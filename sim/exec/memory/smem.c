@@ -2,11 +2,10 @@
 // Scalar memory: loads and stores through a 64-bit base or a buffer descriptor; clocks; cache
 // control.
 #include "../../check/hooks.h"
+#include "../../clock/clock.h"
 #include "../../look/hooks.h"
 #include "../../options.h"
 #include "../exec.h"
-
-#include <time.h>
 
 /** Returns the address without its two low bits, as the hardware ignores them. A program that sets
  *  them is probably wrong. */
@@ -151,20 +150,14 @@ static void scratch_store(sim_wave *w, const sim_inst *inst, unsigned dwords) {
         store(w, inst, dwords);
 }
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /** Gives the core clocks since some moment. */
 static void exec_s_memtime(sim_wave *w, const sim_inst *inst) {
-    sim_write64(w, &inst->dst[0], now_ns() / 1000 * w->group->dispatch->chip->clock_khz / 1000);
+    sim_write64(w, &inst->dst[0], sim_clock_cycles(w->group->dispatch));
 }
 
-/** Gives a clock of 100 MHz that follows real time, because programs spin on it. */
+/** Gives a clock of 100 MHz that never stands, because programs spin on it. */
 static void exec_s_memrealtime(sim_wave *w, const sim_inst *inst) {
-    sim_write64(w, &inst->dst[0], now_ns() / 10);
+    sim_write64(w, &inst->dst[0], sim_clock_100mhz(w->group->dispatch));
 }
 
 /** Does nothing for a cache, because there is one coherent memory. */

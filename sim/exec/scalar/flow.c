@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches, calls, ends and messages. Source: "CDNA3", "RDNA3" and "RDNA4" ISA, SOPP, SOPK, SOP1.
+#include "../../clock/clock.h"
 #include "../../options.h"
 #include "../exec.h"
-
-#include <time.h>
 
 /** Jumps if `taken`. While an instruction runs, w->pc is already the next instruction's
  *  address. */
@@ -87,12 +86,6 @@ static void exec_s_sendmsg(sim_wave *, const sim_inst *) {}
 
 enum { MSG_GET_REALTIME = 0x83 };
 
-static uint64_t clock_100mhz(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 100000000 + (uint64_t)t.tv_nsec / 10;
-}
-
 static bool is_answered(sim_wave *w, const sim_inst *inst) {
     const uint32_t message = inst->word[0] & 0xff;
     if (message != MSG_GET_REALTIME) {
@@ -102,15 +95,15 @@ static bool is_answered(sim_wave *w, const sim_inst *inst) {
     return message == MSG_GET_REALTIME;
 }
 
-/** Gives a clock of 100 MHz that follows real time, because programs spin on it. */
+/** Gives a clock of 100 MHz that never stands, because programs spin on it. */
 static void exec_s_sendmsg_rtn_b64(sim_wave *w, const sim_inst *inst) {
     if (is_answered(w, inst))
-        sim_write64(w, &inst->dst[0], clock_100mhz());
+        sim_write64(w, &inst->dst[0], sim_clock_100mhz(w->group->dispatch));
 }
 
 static void exec_s_sendmsg_rtn_b32(sim_wave *w, const sim_inst *inst) {
     if (is_answered(w, inst))
-        sim_write32(w, &inst->dst[0], (uint32_t)clock_100mhz());
+        sim_write32(w, &inst->dst[0], (uint32_t)sim_clock_100mhz(w->group->dispatch));
 }
 
 // ---- table

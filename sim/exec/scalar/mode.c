@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // MODE and other hardware registers, and the modes that change what vector instructions do. Source:
 // "CDNA3" and "RDNA3" ISA, SOPK, SOPP, SOP1.
+#include "../../clock/clock.h"
 #include "../../options.h"
 #include "../exec.h"
-
-#include <time.h>
 
 // ---- hardware registers: id [5:0], offset [10:6], size - 1 [15:11]
 
@@ -24,14 +23,6 @@ static uint32_t field_mask(uint32_t hwreg) {
     return size < 32 ? (1u << size) - 1 : UINT32_MAX;
 }
 
-/** Returns the core clocks since some moment. Programs spin on them. */
-static uint64_t shader_cycles(const sim_wave *w) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    const uint64_t microseconds = (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-    return microseconds * w->group->dispatch->chip->clock_khz / 1000;
-}
-
 static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
     switch (id) {
     case HW_MODE:
@@ -41,9 +32,9 @@ static uint32_t hardware_register(const sim_wave *w, uint32_t id) {
     case HW_LDS_ALLOC: // size in granules of 128 dwords, [20:12]
         return (w->group->dispatch->lds_bytes + 511) / 512 << 12;
     case HW_SHADER_CYCLES:
-        return (uint32_t)shader_cycles(w);
+        return (uint32_t)sim_clock_cycles(w->group->dispatch);
     case HW_SHADER_CYCLES_HI:
-        return (uint32_t)(shader_cycles(w) >> 32);
+        return (uint32_t)(sim_clock_cycles(w->group->dispatch) >> 32);
     default: // with one XCD in one place, identifiers are 0, and traps are never pending
         return 0;
     }

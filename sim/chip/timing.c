@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timing of the chips.
+//
+// Letters behind a value: H a vendor's document or raw measurement, M a vendor's tool, a compiler's
+// model or a third party's measurement, L inferred. Sources: the CDNA3 white paper (WP), ROCm
+// Compute Profiler's documents (RCP), AMD's matrix instruction calculator (MIC), a published run of
+// mt4g on an MI300X (MT4G), Chips and Cheese on MI300X (CC), "Measuring Max-Achievable FLOPs" on
+// ROCm's blog (MAF).
+#include "timing.h"
+
+const sim_timing sim_gfx942_timing = {
+    .issue_cycles = 4,         // RCP, H
+    .valu_cycles = 4,          // RCP, H
+    .trans_cycles = 16,        // LLVM's model, M
+    .pass_cycles = 4,          // MIC, H
+    .matrix_shadow_cycles = 4, // MIC's coexecution fields, H
+    .branch_cycles = 16,       // L
+    .barrier_cycles = 28,      // L: 20 to 40
+    .sleep_cycles = 64,        // ISA manual, H
+    .fetch_bytes = 128,        // WP, H
+    .fetch_ahead = 1,          // L
+    .scalar_units = 2,         // WP, H
+
+    .scalar_cache_bytes = 16384, // RCP, H
+    .scalar_line_bytes = 64,     // RCP, H
+    .scalar_hit_cycles = 48,     // MT4G, H
+
+    .lds_cycles = 52,       // MT4G, H
+    .lds_pair_bytes = 64,   // RCP, H
+    .lds_store_cycles = 4,  // RCP: 8 cycles for a dword a lane, 20 for four, H
+    .lds_queue_cycles = 64, // L
+
+    .address_cycles = 4,     // RCP: 16 lanes a cycle, H
+    .l1_bytes = 32768,       // WP, H
+    .l1_ways = 16,           // L
+    .l1_hit_cycles = 116,    // MT4G, H
+    .l1_port_bytes = 64,     // contradictory: 64 in CDNA2's documents, 128 in WP, L
+    .l1_misses = 256,        // L
+    .l1_queue_cycles = 256,  // L
+    .l2_channels = 16,       // WP, H
+    .l2_ways = 16,           // WP, H
+    .l2_hit_cycles = 288,    // MT4G, H; others say 213 and 254
+    .l2_read_bytes = 64,     // 128 in WP; MT4G reads 15.4 TB/s, which is 57 a channel, L
+    .l2_write_bytes = 32,    // 64 in WP; MT4G writes 7.05 TB/s, which is 26, L
+    .l2_unit_bytes = 64,     // RCP, M
+    .atomic_cycles = 382,    // rocprof on an MI300X, M
+    .atomic_lane_cycles = 4, // L
+
+    .fabric_bytes = 708,   // CC: 11.9 TB/s over 8 XCDs, M
+    .mall_mib = 256,       // WP, H
+    .mall_ns = 218,        // CC, M
+    .hbm_channels = 128,   // WP, H
+    .hbm_ns = 420,         // MT4G, H
+    .hbm_mb_per_s = 32800, // 4.2 TB/s of BabelStream's class, of 5.3 nominal, M
+
+    .group_cycles = 4, // L
+    .wave_cycles = 32, // L
+    .launch_ns = 1500, // L: the shortest GEMMs of AITER's tables take 3.2 us in all
+
+    // The clocks that MAF gives for an MI300X of 750 W (fp16 1115, bf16 1207, fp8 1230 MHz) and an
+    // MI325X of 1000 W (1354, 1447, 1464) fit a dynamic power that grows with the clock's 2.05th
+    // power over 200 W that are static, so that an energy grows with its 1.05th.
+    .limit_w = 750,  // H
+    .static_w = 200, // L
+    .reference_mhz = 1200,
+    .energy_exponent = 105, // MAF, M
+    .flop_f16_fj = 840,     // MAF, M: all that a GEMM draws besides, too
+    .flop_bf16_fj = 780,
+    .flop_f8_fj = 430,
+    .flop_f32_fj = 3000, // L
+    .valu_pj = 60,       // L
+    .lds_byte_fj = 0,    // in the matrix instructions' energies, which are of whole GEMMs
+    .l2_byte_fj = 0,
+    .hbm_byte_fj = 30000, // L: 4 pJ a bit
+};

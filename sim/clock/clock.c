@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a launch on the machine, and makes of the machine's ticks a time on the chip.
+#include "clock.h"
+
+#include "machine.h"
+#include "power.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+void sim_clock_init(sim_clock *clock) {
+    *clock = (sim_clock){};
+    pthread_mutex_init(&clock->lock, nullptr);
+}
+
+void sim_clock_deinit(sim_clock *clock) {
+    sim_tags_deinit(&clock->mall);
+    for (uint32_t i = 0; i < clock->num_code; i++)
+        sim_tags_deinit(&clock->code[i]);
+    free(clock->code);
+    pthread_mutex_destroy(&clock->lock);
+}
+
+uint64_t sim_clock_now(sim_clock *clock) {
+    pthread_mutex_lock(&clock->lock);
+    const uint64_t ns = clock->ns;
+    pthread_mutex_unlock(&clock->lock);
+    return ns;
+}
+
+// ---- what kernels read
+
+uint64_t sim_host_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+uint64_t sim_clock_cycles(const sim_dispatch *d) {
+    if (d->machine)
+        return d->clock->ns * (d->chip->clock_khz / 1000) / 1000 + d->machine->now_cycles;
+    return sim_host_ns() / 1000 * d->chip->clock_khz / 1000;
+}
+
+uint64_t sim_clock_100mhz(const sim_dispatch *d) {
+    if (d->machine)
+        return d->clock->ns / 10 + d->machine->now_cycles * 100000 / d->chip->clock_khz;
+    return sim_host_ns() / 10;
+}
+
+// ---- the observer, by which the machine gets the facts of each instruction
+
+static void *begin_dispatch(const sim_dispatch *d) {
+    return d->clock;
+}
+
+static size_t group_bytes(const void *, const sim_workgroup *group) {
+    return group->dispatch->machine ? sizeof(sim_machine *) : 0;
+}
+
+static void begin_group(void *, void *of_group, const sim_workgroup *group) {
+    *(sim_machine **)of_group = group->dispatch->machine;
+}
+
+static void step(void *of_group, const sim_wave *, const sim_facts *facts) {
+    (*(sim_machine **)of_group)->facts = facts;
+}
+
+static void end_group(void *, void *, const sim_workgroup *) {}
+static void end_dispatch(void *, const sim_dispatch *) {}
+
+const sim_observer sim_timer = {.begin_dispatch = begin_dispatch,
+                                .group_bytes = group_bytes,
+                                .begin_group = begin_group,
+                                .step = step,
+                                .end_group = end_group,
+                                .end_dispatch = end_dispatch};
+
+// ---- a launch
+
+static void run_events(sim_machine *m) {
+    sim_event event;
+    while (sim_next_event(m, &event)) {
+        sim_compute_unit *unit = sim_unit_of(m, &event);
+        const uint32_t simd = event.simd % SIM_MAX_SIMDS;
+        if (unit->simds[simd].next != event.tick)
+            continue;
+        if (m->is_out_of_memory)
+            sim_fault_stop(m->dispatch, SIM_FAULT_RESOURCES, "no host memory for the clock");
+        if (atomic_load_explicit(&m->dispatch->stop, memory_order_relaxed))
+            return;
+        sim_visit(m, unit, simd, event.tick);
+    }
+}
+
+bool sim_clock_has_run(const sim_dispatch *d, uint64_t flat_id) {
+    return d->clock->is_full || flat_id % d->chip->num_xccs == 0;
+}
+
+static void run_locked(sim_dispatch *d) {
+    const uint64_t groups = sim_dispatch_groups(d);
+    const uint32_t all = groups < d->chip->num_xccs ? (uint32_t)groups : d->chip->num_xccs;
+    sim_machine *m = sim_machine_create(d, d->clock, d->clock->is_full ? all : 1);
+    if (!m) {
+        sim_fault_stop(d, SIM_FAULT_RESOURCES, "no host memory for the clock");
+        return;
+    }
+    d->machine = m;
+    for (uint32_t i = 0; i < m->num_xcds; i++)
+        sim_start_groups(&m->xcds[i], 0);
+    run_events(m);
+    d->machine = nullptr;
+    d->timed = sim_clock_result_of(m, sim_time_flush(m, m->last));
+    d->clock->ns += d->timed.ns;
+    sim_machine_destroy(m);
+}
+
+void sim_clock_run(sim_dispatch *d) {
+    pthread_mutex_lock(&d->clock->lock);
+    run_locked(d);
+    pthread_mutex_unlock(&d->clock->lock);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the clock: small programs, each of which must take the time that the chip's parameters
+// say.
+#include "../chip/timing.h"
+#include "../look/look_testing.h"
+#include "clock.h"
+
+#include <math.h>
+
+constexpr unsigned REPEATS = 8;
+enum { SOURCE_BYTES = 1 << 14 };
+static const sim_timing *const timing = &sim_gfx942_timing;
+static const test_launch one_wave = {
+    .arch = "gfx942", .groups = 1, .threads = 64, .lds_bytes = 4096};
+
+/** Runs a program on a device's clock, and returns what the clock says. */
+static sim_clock_result run_on(sim_clock *clock, const test_launch *launch, const char *source) {
+    sim_clock_result timed = {};
+    test_launch timed_launch = *launch;
+    timed_launch.clock = clock;
+    timed_launch.timed = &timed;
+    run_program(&timed_launch, source);
+    return timed;
+}
+
+static sim_clock_result run_new(const test_launch *launch, const char *source) {
+    sim_clock clock;
+    sim_clock_init(&clock);
+    clock.is_full = true;
+    const sim_clock_result timed = run_on(&clock, launch, source);
+    sim_clock_deinit(&clock);
+    return timed;
+}
+
+/** Writes a program that runs `before` once and then, `loops` times, `body` `repeats` times. */
+static void write_loop(char source[SOURCE_BYTES], const char *before, const char *body,
+                       unsigned repeats, unsigned loops) {
+    const int n = snprintf(source, SOURCE_BYTES,
+                           "%s\n s_movk_i32 s20, %u\nloop:\n .rept %u\n %s\n .endr\n"
+                           " s_sub_u32 s20, s20, 1\n s_cmp_lg_u32 s20, 0\n"
+                           " s_cbranch_scc1 loop\n s_endpgm\n",
+                           before, loops, repeats, body);
+    assert_true(n > 0 && n < SOURCE_BYTES);
+}
+
+/** Returns the cycles of ten turns of a loop. `is_warm`: the memory-side cache holds what an
+ *  earlier launch has read. */
+static double ten_turns(const char *before, const char *body, unsigned repeats, bool is_warm) {
+    static char source[SOURCE_BYTES];
+    double cycles[2];
+    for (unsigned more = 0; more < 2; more++) {
+        sim_clock clock;
+        sim_clock_init(&clock);
+        clock.is_full = true;
+        write_loop(source, before, body, repeats, more ? 20 : 10);
+        if (is_warm)
+            run_on(&clock, &one_wave, source);
+        cycles[more] = (double)run_on(&clock, &one_wave, source).cycles;
+        sim_clock_deinit(&clock);
+    }
+    return cycles[1] - cycles[0];
+}
+
+/** Returns the cycles of one `body` in a wave: of those by which a loop of twice as many is
+ *  longer. */
+static double cycles_of(const char *before, const char *body, bool is_warm) {
+    return (ten_turns(before, body, 2 * REPEATS, is_warm) -
+            ten_turns(before, body, REPEATS, is_warm)) /
+           (10.0 * REPEATS);
+}
+
+static void expect_cycles(const char *name, double found, double expected) {
+    if (fabs(found - expected) > 0.02 * expected)
+        fail_msg("%s: %.2f cycles; expected %.2f", name, found, expected);
+}
+
+#define MFMA16 "v_mfma_f32_16x16x16_bf16 a[0:3], v[2:3], v[4:5], a[0:3]\n"
+#define MFMA32 "v_mfma_f32_32x32x8_bf16 a[0:15], v[2:3], v[4:5], a[0:15]\n"
+#define ADD "v_add_f32 v1, v2, v3\n"
+
+static void test_issue(void **) {
+    const double turn = timing->issue_cycles, pass = timing->pass_cycles;
+    const struct {
+        const char *body;
+        double cycles;
+    } probes[] = {
+        {ADD, timing->valu_cycles},
+        {"v_exp_f32 v1, v2", timing->trans_cycles},
+        {"s_add_u32 s10, s11, s12", turn},
+        {"s_nop 3", 4 * turn},
+        {"s_sleep 2", 2.0 * timing->sleep_cycles},
+        {"s_setprio 1\n s_add_u32 s10, s11, s12", turn},
+        {"s_branch 1\n s_nop 0", timing->branch_cycles},
+        {MFMA16, 4 * pass},
+        {MFMA32, 8 * pass},
+        {"v_mfma_f32_16x16x4_f32 a[0:3], v2, v4, a[0:3]", 8 * pass},
+        {MFMA16 ADD ADD ADD, 4 * pass},                                           // in the shadow
+        {MFMA16 ADD ADD ADD ADD, 4 * pass + turn},                                // one too many
+        {"v_mfma_f32_16x16x4_f32 a[0:3], v2, v4, a[0:3]\n" ADD, 8 * pass + turn}, // has no shadow
+        {"s_barrier", timing->barrier_cycles},
+    };
+    for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)
+        expect_cycles(probes[i].body, cycles_of("", probes[i].body, false), probes[i].cycles);
+}
+
+/** Tests latencies by chains in which each access waits for the one before. */
+static void test_latencies(void **) {
+    const double ghz = sim_chip_by_name("gfx942")->clock_khz * 1e-6;
+    const double next = 2.0 * timing->valu_cycles; // the address of the next line
+    static const char lds[] = "ds_read_b32 v1, v1\n s_waitcnt lgkmcnt(0)";
+    static const char vector[] = "global_load_dword v2, v1, s[0:1]\n s_waitcnt vmcnt(0)";
+    static const char far[] = "global_load_dword v2, v1, s[0:1]\n s_waitcnt vmcnt(0)\n"
+                              "v_add_u32 v1, 0x80, v1\n v_and_b32 v1, 0xffff, v1";
+    static const char base[] = "s_load_dwordx2 s[0:1], s[0:1], 0x0\n v_mov_b32 v1, 0\n"
+                               "s_waitcnt lgkmcnt(0)";
+    static char passes[SOURCE_BYTES];
+    // Through all of the buffer, which is twice what the vector cache holds.
+    write_loop(passes, base, far, REPEATS, 64);
+    *strstr(passes, "s_endpgm") = 0;
+    char *label;
+    while ((label = strstr(passes, "loop")))
+        memcpy(label, "pass", 4);
+    expect_cycles("LDS", cycles_of("v_mov_b32 v1, 0", lds, false), timing->lds_cycles);
+    expect_cycles("scalar",
+                  cycles_of("", "s_load_dword s10, s[0:1], 0x0\n s_waitcnt lgkmcnt(0)", false),
+                  timing->scalar_hit_cycles);
+    expect_cycles("vector cache", cycles_of(base, vector, false), timing->l1_hit_cycles);
+    expect_cycles("second level", cycles_of(passes, far, false), timing->l2_hit_cycles + next);
+    expect_cycles("memory-side cache", cycles_of(base, far, true), timing->mall_ns * ghz + next);
+    expect_cycles("memory", cycles_of(base, far, false), timing->hbm_ns * ghz + next);
+}
+
+/** Tests the rates of LDS and of the vector cache: accesses that nobody waits for. */
+static void test_rates(void **) {
+    static const char lds[] = "v_lshlrev_b32 v1, 4, v0";
+    static const char base[] = "s_load_dwordx2 s[0:1], s[0:1], 0x0\n v_lshlrev_b32 v1, 4, v0\n"
+                               "s_waitcnt lgkmcnt(0)";
+    const double bytes = 16 * 64, port = bytes / timing->lds_pair_bytes;
+    expect_cycles("LDS loads", cycles_of(lds, "ds_read_b128 v[4:7], v1", false), port);
+    expect_cycles("LDS stores", cycles_of(lds, "ds_write_b128 v1, v[4:7]", false),
+                  port + timing->lds_store_cycles);
+    expect_cycles("vector cache", cycles_of(base, "global_load_dwordx4 v[4:7], v1, s[0:1]", false),
+                  bytes / timing->l1_port_bytes);
+}
+
+/** Tests that two waves of a SIMD share its lanes, and that those of four SIMDs do not. */
+static void test_waves(void **) {
+    static char source[SOURCE_BYTES];
+    write_loop(source, "", ADD ADD ADD ADD, REPEATS, 50);
+    test_launch launch = one_wave;
+    uint64_t cycles[3];
+    for (unsigned i = 0; i < 3; i++) {
+        launch.threads = 64u << (i ? i + 1 : 0); // 1, 4, 8 waves
+        cycles[i] = run_new(&launch, source).cycles;
+    }
+    expect_cycles("four SIMDs", (double)cycles[1], (double)cycles[0]);
+    assert_true((double)cycles[2] > 1.6 * (double)cycles[1]);
+}
+
+/** Tests that a launch of more workgroups than the units hold takes rounds, and that every
+ *  workgroup ran. */
+static void test_rounds(void **) {
+    static char source[SOURCE_BYTES];
+    write_loop(source, "", MFMA32, REPEATS, 20);
+    test_launch launch = {.arch = "gfx942", .groups = 304, .threads = 64, .lds_bytes = 65536};
+    const sim_clock_result one = run_new(&launch, source);
+    launch.groups = 3 * 304;
+    const sim_clock_result three = run_new(&launch, source);
+    assert_int_equal(one.groups_run, 304);
+    assert_int_equal(three.groups_run, 3 * 304);
+    const double rounds = (double)three.cycles / (double)one.cycles;
+    assert_true(rounds > 2.7 && rounds < 3.2);
+}
+
+/** Tests that the board's limit lowers the clock of dense matrix work and of nothing else. */
+static void test_power(void **) {
+    static char source[SOURCE_BYTES];
+    const test_launch launch = {
+        .arch = "gfx942", .groups = 304, .threads = 256, .lds_bytes = 65536};
+    write_loop(source, "", MFMA32, REPEATS, 50);
+    const sim_clock_result dense = run_new(&launch, source);
+    assert_true(dense.mhz > 1100 && dense.mhz < 1300 && dense.ns > dense.unlimited_ns);
+    assert_true(fabs(dense.watts - timing->limit_w) < 1);
+    write_loop(source, "", "s_sleep 1", REPEATS, 50);
+    const sim_clock_result idle = run_new(&launch, source);
+    assert_true(idle.mhz == 2100 && idle.ns == idle.unlimited_ns && idle.watts < 300);
+}
+
+/** Tests that each cycle of a SIMD is counted once. */
+static void test_spent(void **) {
+    static char source[SOURCE_BYTES];
+    write_loop(source, "v_mov_b32 v1, 0", MFMA16 "ds_read_b32 v1, v1\n s_waitcnt lgkmcnt(0)",
+               REPEATS, 10);
+    const sim_clock_result r = run_new(&one_wave, source);
+    uint64_t sum = 0;
+    for (int i = 0; i < SIM_NUM_SPENT; i++)
+        sum += r.spent[i];
+    const uint64_t simds = 38 * 4;
+    assert_true(sum <= simds * r.cycles && sum >= simds * r.cycles * 99 / 100);
+    assert_int_equal(r.spent[SIM_SPENT_MATRIX], 10 * REPEATS * timing->issue_cycles);
+    assert_true(r.spent[SIM_SPENT_WAIT_LDS] > 10ull * REPEATS * (timing->lds_cycles / 2));
+}
+
+/** Tests that a kernel reads modelled time. */
+static void test_kernel_clock(void **) {
+    static const char source[] = "s_memtime s[4:5]\n"
+                                 "s_waitcnt lgkmcnt(0)\n s_sleep 10\n s_memtime s[6:7]\n"
+                                 "s_waitcnt lgkmcnt(0)\n s_sub_u32 s4, s6, s4\n"
+                                 "s_cmp_ge_u32 s4, 640\n s_cselect_b32 s5, 1, 0\n"
+                                 "s_cmp_lt_u32 s4, 900\n s_cselect_b32 s6, s5, 0\n"
+                                 "s_cmp_eq_u32 s6, 1\n s_cbranch_scc1 right\n"
+                                 "s_trap 2\nright:\n s_endpgm";
+    run_new(&one_wave, source);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_issue),  cmocka_unit_test(test_latencies),
+        cmocka_unit_test(test_rates),  cmocka_unit_test(test_waves),
+        cmocka_unit_test(test_rounds), cmocka_unit_test(test_power),
+        cmocka_unit_test(test_spent),  cmocka_unit_test(test_kernel_clock)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a SIMD does when it is visited: of its waves, those with the highest priority and then the
+// oldest first, each that can issues its next instruction, at most one of each category.
+//
+// Source: ROCm Compute Profiler's page on the pipeline; GCN's documents. An instruction that no
+// unit executes, such as s_waitcnt, takes its wave's turn but no category's.
+#include "../isa/decode.h"
+#include "machine.h"
+
+typedef enum category { VECTOR, MEMORY, LDS, SCALAR, BRANCH, MESSAGE, NO_CATEGORY } category;
+
+/** A visit while it is handled. */
+typedef struct visit {
+    sim_machine *m;
+    sim_compute_unit *unit;
+    sim_simd *simd;
+    uint32_t index; // of the SIMD
+    uint64_t tick;
+    uint32_t used; // bit i: category i has issued
+    bool has_issued;
+    sim_spent issued; // of the first instruction that issued
+    uint64_t next;    // the earliest tick at which a wave that did not issue may
+    sim_spent waits;  // what that wave waits for
+} visit;
+
+static category category_of(const sim_traits *t) {
+    switch (t->unit) {
+    case SIM_UNIT_VALU:
+    case SIM_UNIT_TRANS:
+    case SIM_UNIT_MATRIX:
+        return VECTOR;
+    case SIM_UNIT_VMEM:
+    case SIM_UNIT_CACHE:
+        return MEMORY;
+    case SIM_UNIT_LDS:
+        return LDS;
+    case SIM_UNIT_SALU:
+    case SIM_UNIT_SMEM:
+        return SCALAR;
+    case SIM_UNIT_BRANCH:
+        return BRANCH;
+    case SIM_UNIT_MESSAGE:
+        return MESSAGE;
+    default:
+        return NO_CATEGORY;
+    }
+}
+
+static sim_spent spent_by(const sim_traits *t) {
+    static const sim_spent by_category[] = {
+        [VECTOR] = SIM_SPENT_VALU,      [MEMORY] = SIM_SPENT_VMEM,  [LDS] = SIM_SPENT_LDS,
+        [SCALAR] = SIM_SPENT_SCALAR,    [BRANCH] = SIM_SPENT_OTHER, [MESSAGE] = SIM_SPENT_OTHER,
+        [NO_CATEGORY] = SIM_SPENT_OTHER};
+    return t->unit == SIM_UNIT_MATRIX ? SIM_SPENT_MATRIX : by_category[category_of(t)];
+}
+
+/** Notes that a wave may go on at a tick. Returns false. */
+static bool put_off(visit *v, uint64_t tick, sim_spent reason) {
+    if (tick < v->next || v->next == SIM_NEVER) {
+        v->next = tick;
+        v->waits = reason;
+    }
+    return false;
+}
+
+// ---- before an instruction issues
+
+/** Returns when a wait is over: when the last operation that may not be left is complete. */
+static uint64_t end_of_wait(const sim_timed_wave *w, const sim_traits *t, sim_spent *reason) {
+    uint64_t end = 0;
+    for (unsigned stream = 0; stream < SIM_NUM_STREAMS; stream++) {
+        const uint8_t left = t->left[stream];
+        if (left == SIM_LEFT_ANY || left >= w->issued[stream] || left >= SIM_RING)
+            continue;
+        const bool in_order = stream != SIM_STREAM_SMEM;
+        const uint64_t done =
+            in_order ? w->done[stream][(w->issued[stream] - 1 - left) % SIM_RING] : w->last[stream];
+        if (done > end) {
+            end = done;
+            *reason = stream <= SIM_STREAM_STORE ? SIM_SPENT_WAIT_VMEM : SIM_SPENT_WAIT_LDS;
+        }
+    }
+    return end;
+}
+
+/** Returns from which tick on the unit takes the instruction. */
+static uint64_t opens(const visit *v, const sim_timed_wave *w, const sim_traits *t,
+                      sim_spent *reason) {
+    const sim_simd *s = v->simd;
+    switch (t->unit) {
+    case SIM_UNIT_MATRIX:
+        *reason = s->matrix_free > s->lanes_free ? SIM_SPENT_WAIT_MATRIX : SIM_SPENT_WAIT_VALU;
+        return sim_later(s->matrix_free, s->lanes_free);
+    case SIM_UNIT_VALU:
+    case SIM_UNIT_TRANS:
+        *reason = SIM_SPENT_WAIT_VALU;
+        return s->lanes_free;
+    case SIM_UNIT_VMEM:
+        *reason = SIM_SPENT_WAIT_QUEUE;
+        return sim_vector_open(v->unit);
+    case SIM_UNIT_LDS:
+        *reason = SIM_SPENT_WAIT_QUEUE;
+        return sim_lds_open(v->unit, v->index);
+    default:
+        return t->is & SIM_IS_WAIT ? end_of_wait(w, t, reason) : 0;
+    }
+}
+
+/** Returns when the wave has the line of the instruction cache that holds its next instruction. */
+static uint64_t fetch(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
+    const uint64_t line = (inst->pc + inst->bytes - 1) / v->m->timing->fetch_bytes;
+    if (line == w->fetched)
+        return v->tick;
+    w->fetched = line;
+    return sim_time_fetch(v->unit, line * v->m->timing->fetch_bytes, v->tick);
+}
+
+// ---- after it has issued
+
+static void occupy_matrix(const visit *v, const sim_traits *t) {
+    const uint64_t busy = sim_ticks((uint64_t)t->matrix.passes * v->m->timing->pass_cycles);
+    const uint64_t shadow = sim_ticks(v->m->timing->matrix_shadow_cycles);
+    v->simd->matrix_free = v->tick + busy;
+    v->simd->lanes_free = v->tick + (t->matrix.unit == SIM_MATRIX_XDL ? shadow : busy);
+}
+
+/** Starts the operation that the instruction leaves behind. */
+static void occupy(const visit *v, sim_timed_wave *w, const sim_facts *facts) {
+    const sim_timing *time = v->m->timing;
+    const sim_traits *t = &facts->inst->traits;
+    const bool is_memory = t->unit == SIM_UNIT_VMEM, is_flat = t->addressing == SIM_FLAT;
+    if (t->unit == SIM_UNIT_MATRIX)
+        occupy_matrix(v, t);
+    else if (t->unit == SIM_UNIT_VALU || t->unit == SIM_UNIT_TRANS)
+        v->simd->lanes_free =
+            v->tick + sim_ticks(t->unit == SIM_UNIT_TRANS ? time->trans_cycles : time->valu_cycles);
+    if (is_memory && t->stream < SIM_NUM_STREAMS)
+        sim_note(w, t->stream, sim_time_vector(v->unit, facts, v->tick));
+    if (t->unit == SIM_UNIT_LDS || (is_flat && facts->num_lds))
+        sim_note(w, SIM_STREAM_LDS, sim_time_lds_access(v->unit, v->index, facts, v->tick));
+    if (t->unit == SIM_UNIT_SMEM)
+        sim_note(w, SIM_STREAM_SMEM, sim_time_scalar(v->unit, facts, v->tick));
+}
+
+/** Says when the wave's next instruction may issue. One that no unit executes takes no time, so
+ *  that the next may issue at the same visit, unless it is there to pass time. */
+static void go_on(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
+    const sim_timing *time = v->m->timing;
+    const sim_traits *t = &inst->traits;
+    const bool is_free = t->unit == SIM_UNIT_NONE && !(t->is & SIM_IS_NOP);
+    uint64_t cycles = is_free ? 0 : time->issue_cycles;
+    w->reason = SIM_SPENT_WAIT_WAVE;
+    if (t->is & SIM_IS_NOP && t->wait_states)
+        cycles *= t->wait_states;
+    else if (t->is & SIM_SLEEPS)
+        cycles = (uint64_t)(inst->imm & 127) * time->sleep_cycles;
+    else if (t->unit == SIM_UNIT_BRANCH && w->wave->pc != inst->pc + inst->bytes) {
+        cycles = time->branch_cycles > cycles ? time->branch_cycles : cycles;
+        w->reason = SIM_SPENT_WAIT_FETCH;
+    }
+    if (t->is & SIM_SETS_PRIORITY)
+        w->priority = inst->imm & 3;
+    w->ready = v->tick + sim_ticks(cycles);
+}
+
+static void add_energy(sim_machine *m, const sim_traits *t) {
+    const sim_timing *time = m->timing;
+    uint32_t per_op = time->flop_f32_fj;
+    switch (t->kind) {
+    case SIM_KIND_MATRIX_F16:
+        per_op = time->flop_f16_fj;
+        break;
+    case SIM_KIND_MATRIX_BF16:
+        per_op = time->flop_bf16_fj;
+        break;
+    case SIM_KIND_MATRIX_I8:
+    case SIM_KIND_MATRIX_F8:
+    case SIM_KIND_MATRIX_F6F4:
+        per_op = time->flop_f8_fj;
+        break;
+    default:
+        break;
+    }
+    m->energy_fj += t->unit == SIM_UNIT_MATRIX ? sim_matrix_ops(&t->matrix) * per_op
+                    : category_of(t) == VECTOR ? UINT64_C(1000) * time->valu_pj
+                                               : 0;
+}
+
+// ---- barriers
+
+static sim_timed_wave *seat_of(const sim_resident *r, uint32_t index) {
+    const struct sim_seat *at = &r->places[index];
+    return &r->unit->simds[at->simd].waves[at->place];
+}
+
+static bool any_runs(const sim_workgroup *group) {
+    bool runs = false;
+    for (uint32_t i = 0; i < group->num_waves; i++)
+        runs |= group->waves[i].state == SIM_RUNNING;
+    return runs;
+}
+
+/** Lets the waves of a workgroup go on whose barrier is complete. */
+static void open_barrier(const visit *v, sim_resident *r) {
+    sim_workgroup *group = &r->group;
+    const bool is_quiet = !any_runs(group);
+    const uint64_t tick = v->tick + sim_ticks(v->m->timing->barrier_cycles);
+    for (uint32_t i = 0; i < group->num_waves; i++) {
+        sim_wave *w = &group->waves[i];
+        const bool opens = w->num_waits ? sim_barrier_is_complete(w) : is_quiet;
+        if (w->state != SIM_AT_BARRIER || !opens || !sim_barrier_is_complete(w))
+            continue;
+        w->state = SIM_RUNNING;
+        sim_timed_wave *timed = seat_of(r, i);
+        timed->ready = tick;
+        timed->reason = SIM_SPENT_WAIT_BARRIER;
+        sim_wake(v->m, r->unit, r->places[i].simd, tick);
+    }
+    if (is_quiet && !any_runs(group))
+        sim_group_release(group); // reports waves that wait for ever
+}
+
+// ---- a visit
+
+/** Executes the wave's next instruction at the visit's tick. */
+static void issue(visit *v, sim_timed_wave *w, const sim_inst *inst) {
+    sim_machine *m = v->m;
+    sim_resident *r = w->resident;
+    m->now_cycles = v->tick / SIM_TICKS;
+    m->facts = nullptr;
+    sim_wave_step(w->wave, 1);
+    if (!v->has_issued)
+        v->issued = spent_by(&inst->traits);
+    v->has_issued |= inst->traits.unit != SIM_UNIT_NONE;
+    v->used |= 1u << category_of(&inst->traits);
+    if (m->facts)
+        occupy(v, w, m->facts);
+    add_energy(m, &inst->traits);
+    go_on(v, w, inst);
+    const sim_wave_state state = w->wave->state;
+    if (state == SIM_ENDED || state == SIM_FAULTED)
+        sim_leave(m, v->simd, w, v->tick);
+    if (r->num_left && (state != SIM_RUNNING || inst->traits.is & SIM_SIGNALS))
+        open_barrier(v, r);
+}
+
+/** Issues the wave's next instruction if it can. Returns whether it did. */
+static bool try_wave(visit *v, sim_timed_wave *w) {
+    if (!w->wave)
+        return false;
+    if (w->wave->state != SIM_RUNNING)
+        return put_off(v, SIM_NEVER, SIM_SPENT_WAIT_BARRIER);
+    if (w->ready > v->tick)
+        return put_off(v, w->ready, w->reason);
+    const sim_inst *inst = sim_fetch(w->wave, v->m->dispatch->text, w->wave->pc);
+    if (!inst) {
+        sim_leave(v->m, v->simd, w, v->tick);
+        return false;
+    }
+    w->ready = fetch(v, w, inst);
+    w->reason = SIM_SPENT_WAIT_FETCH;
+    if (w->ready > v->tick)
+        return put_off(v, w->ready, w->reason);
+    sim_spent reason = SIM_SPENT_WAIT_WAVE;
+    const category c = category_of(&inst->traits);
+    if (c != NO_CATEGORY && v->used >> c & 1)
+        return put_off(v, v->tick + sim_ticks(v->m->timing->issue_cycles), reason);
+    const uint64_t open = opens(v, w, &inst->traits, &reason);
+    if (open > v->tick)
+        return put_off(v, open, reason);
+    issue(v, w, inst);
+    return true;
+}
+
+/** Writes the places of the SIMD's waves in the order in which they may issue. */
+static uint32_t sort_waves(const sim_simd *s, uint8_t places[SIM_MAX_WAVES]) {
+    for (uint32_t i = 0; i < s->num_waves; i++) {
+        uint32_t at = i;
+        for (; at && s->waves[places[at - 1]].priority < s->waves[s->order[i]].priority; at--)
+            places[at] = places[at - 1];
+        places[at] = s->order[i];
+    }
+    return s->num_waves;
+}
+
+static void count_time(sim_simd *s, uint64_t tick) {
+    s->spent[s->waits] += tick - s->counted;
+    s->counted = tick;
+}
+
+void sim_visit(sim_machine *m, sim_compute_unit *unit, uint32_t index, uint64_t tick) {
+    sim_simd *s = &unit->simds[index];
+    uint8_t places[SIM_MAX_WAVES];
+    visit v = {.m = m,
+               .unit = unit,
+               .simd = s,
+               .index = index,
+               .tick = tick,
+               .next = SIM_NEVER,
+               .waits = SIM_SPENT_IDLE};
+    count_time(s, tick);
+    s->next = SIM_NEVER;
+    const uint32_t count = sort_waves(s, places);
+    for (uint32_t i = 0; i < count; i++)
+        while (try_wave(&v, &s->waves[places[i]])) {
+        }
+    if (v.has_issued)
+        v.next = tick + sim_ticks(m->timing->issue_cycles);
+    s->waits = v.has_issued ? v.issued : v.waits;
+    if (v.next != SIM_NEVER)
+        sim_wake(m, unit, index, v.next);
+}

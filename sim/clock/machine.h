@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chip while the clock runs a launch on it: XCDs, compute units, SIMDs, the waves that are
+// resident, and when each shared part is free again.
+//
+// Time is counted in ticks, of which a cycle of the shader clock has SIM_TICKS: the rates of memory
+// are no whole cycles. Every event is handled in the order of its time, so that a part of the chip
+// is described by the tick from which on it is free.
+#ifndef SIM_MACHINE_H
+#define SIM_MACHINE_H
+
+#include "../chip/timing.h"
+#include "../look/look.h"
+#include "../pool.h"
+#include "clock.h"
+
+constexpr uint32_t SIM_TICKS = 16;
+enum { SIM_MAX_SIMDS = 4, SIM_MAX_WAVES = 16 };
+constexpr uint64_t SIM_NEVER = UINT64_MAX;
+
+typedef struct sim_machine sim_machine;
+typedef struct sim_resident sim_resident;
+
+enum { SIM_RING = 64 }; // vmcnt's range
+
+/** A wave that is resident. */
+typedef struct sim_timed_wave {
+    sim_wave *wave; // null: the place is free
+    sim_resident *resident;
+    uint64_t ready;   // tick from which on its next instruction may issue
+    sim_spent reason; // why not before
+    uint64_t fetched; // line of the instruction cache that it has
+    uint8_t priority; // s_setprio
+    bool is_waiting;  // at a barrier
+    uint32_t issued[SIM_NUM_STREAMS];
+    uint64_t done[SIM_NUM_STREAMS][SIM_RING]; // when each of the last operations is complete
+    uint64_t last[SIM_NUM_STREAMS];           // when all of them are
+} sim_timed_wave;
+
+typedef struct sim_simd {
+    uint64_t next; // tick of its next visit; SIM_NEVER: none of its waves can go on alone
+    uint64_t lanes_free, matrix_free;
+    uint64_t counted; // up to this tick, `spent` knows where time went
+    sim_spent waits;  // where it goes from there on
+    uint64_t spent[SIM_NUM_SPENT];
+    sim_timed_wave waves[SIM_MAX_WAVES];
+    uint8_t order[SIM_MAX_WAVES]; // places of the waves, oldest first
+    uint32_t num_waves;
+} sim_simd;
+
+typedef struct sim_compute_unit {
+    struct sim_xcd *xcd;
+    sim_simd simds[SIM_MAX_SIMDS];
+    uint64_t port_free;    // of the vector cache
+    uint64_t l2_port_free; // between it and the second level
+    uint64_t lds_free;     // the banks
+    uint64_t lds_pair_free[SIM_MAX_SIMDS / 2];
+    uint64_t *misses; // when each of the last l1_misses lines arrives
+    uint32_t next_miss;
+    sim_tags l1;
+    uint32_t num_residents;
+    uint32_t index;
+} sim_compute_unit;
+
+/** What some compute units share: the scalar cache and the instruction cache. */
+typedef struct sim_scalar_unit {
+    sim_tags data, *code;
+} sim_scalar_unit;
+
+typedef struct sim_xcd {
+    sim_machine *machine;
+    sim_compute_unit *units;
+    sim_scalar_unit *scalars;
+    uint64_t *channel_free; // of the second level
+    uint64_t fabric_free;
+    uint64_t dispatch_free;
+    sim_tags l2;
+    uint64_t next_group, num_groups; // in the order in which it gets them
+    uint32_t index, next_unit;
+} sim_xcd;
+
+/** A workgroup that is resident on a compute unit. */
+struct sim_resident {
+    sim_resident *next; // free ones
+    sim_worker worker;
+    sim_workgroup group;
+    sim_compute_unit *unit;
+    struct sim_seat {
+        uint8_t simd, place;
+    } *places;         // of its waves
+    uint32_t num_left; // waves that have not ended
+};
+
+typedef struct sim_event {
+    uint64_t tick;
+    uint32_t simd;
+} sim_event;
+
+struct sim_machine {
+    sim_dispatch *dispatch;
+    const sim_chip *chip;
+    const sim_timing *timing;
+    sim_xcd *xcds;
+    uint32_t num_xcds, units_per_xcd; // XCDs that run in detail
+    uint32_t occupancy;               // workgroups of a compute unit
+    uint32_t waves_per_group;
+    uint64_t hbm_ticks; // of a line on a channel
+    uint64_t *hbm_free;
+    uint32_t hbm_channels; // for the XCDs that run in detail
+    sim_tags *mall;        // null: none
+    sim_event *heap;
+    size_t heap_count, heap_room;
+    sim_resident *idle;
+    const sim_facts *facts; // of the instruction that has just run
+    uint64_t now, last, waves_started;
+    uint64_t groups_run;
+    bool is_out_of_memory;
+    sim_traffic traffic;
+    uint64_t energy_fj;  // at timing->reference_mhz
+    uint64_t now_cycles; // what the kernel reads as its clock
+};
+
+static inline uint64_t sim_later(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+static inline uint64_t sim_ticks(uint64_t cycles) {
+    return cycles * SIM_TICKS;
+}
+
+/** Adds an operation of a stream that is complete at a tick. Operations of one stream complete in
+ *  order, those of SMEM do not. */
+static inline void sim_note(sim_timed_wave *w, uint8_t stream, uint64_t done) {
+    if (stream != SIM_STREAM_SMEM)
+        done = sim_later(done, w->last[stream]);
+    w->done[stream][w->issued[stream]++ % SIM_RING] = done;
+    w->last[stream] = sim_later(done, w->last[stream]);
+}
+
+// ---- memory.c: each function returns the tick at which the access is complete
+
+/** A vector access, from the facts of the instruction that has run, issued at `at`. */
+uint64_t sim_time_vector(sim_compute_unit *unit, const sim_facts *facts, uint64_t at);
+/** Returns from which tick on the unit takes a vector access. */
+uint64_t sim_vector_open(const sim_compute_unit *unit);
+uint64_t sim_time_scalar(sim_compute_unit *unit, const sim_facts *facts, uint64_t at);
+/** The fetch of the instruction's line. */
+uint64_t sim_time_fetch(sim_compute_unit *unit, uint64_t address, uint64_t at);
+/** Ends a launch: returns the tick at which all that was stored is in memory. */
+uint64_t sim_time_flush(sim_machine *m, uint64_t at);
+
+// ---- lds.c
+uint64_t sim_time_lds_access(sim_compute_unit *unit, uint32_t simd, const sim_facts *facts,
+                             uint64_t at);
+uint64_t sim_lds_open(const sim_compute_unit *unit, uint32_t simd);
+
+// ---- machine.c
+/** Makes a machine for a dispatch with `xcds` XCDs in detail. Returns null if memory runs out. */
+sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock, uint32_t xcds);
+void sim_machine_destroy(sim_machine *m);
+/** Makes a SIMD's next visit no later than a tick. */
+void sim_wake(sim_machine *m, sim_compute_unit *unit, uint32_t simd, uint64_t tick);
+/** Takes the earliest event. Returns false if there is none. */
+bool sim_next_event(sim_machine *m, sim_event *out);
+sim_compute_unit *sim_unit_of(sim_machine *m, const sim_event *event);
+
+// ---- place.c
+/** Starts workgroups of an XCD where there is room, at a tick. */
+void sim_start_groups(sim_xcd *xcd, uint64_t tick);
+/** Takes a wave that has ended off its SIMD, and its workgroup off its unit if it was the last. */
+void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick);
+
+// ---- issue.c
+/** Handles a SIMD's visit. */
+void sim_visit(sim_machine *m, sim_compute_unit *unit, uint32_t simd, uint64_t tick);
+
+#endif

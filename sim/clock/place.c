@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which workgroup runs where: workgroups go to XCDs in turn; an XCD starts the next one on the
+// compute unit that has the fewest, and a unit gives each wave to the SIMD that has the fewest.
+#include "machine.h"
+
+#include <stdlib.h>
+
+static sim_compute_unit *find_unit(sim_xcd *xcd) {
+    sim_machine *m = xcd->machine;
+    sim_compute_unit *best = nullptr;
+    for (uint32_t i = 0; i < m->units_per_xcd; i++) {
+        sim_compute_unit *unit = &xcd->units[(xcd->next_unit + i) % m->units_per_xcd];
+        if (unit->num_residents < m->occupancy &&
+            (!best || unit->num_residents < best->num_residents))
+            best = unit;
+    }
+    if (best)
+        xcd->next_unit = (best->index + 1) % m->units_per_xcd;
+    return best;
+}
+
+static sim_resident *make_resident(sim_machine *m, uint32_t num_waves) {
+    sim_resident *r = calloc(1, sizeof *r);
+    if (r && !(r->places = calloc(num_waves, sizeof *r->places))) {
+        free(r);
+        r = nullptr;
+    }
+    m->is_out_of_memory |= !r;
+    return r;
+}
+
+static sim_resident *take_resident(sim_machine *m) {
+    sim_resident *r = m->idle;
+    if (r)
+        m->idle = r->next;
+    return r ? r : make_resident(m, m->waves_per_group);
+}
+
+/** Gives a wave a place on the SIMD that has the fewest waves. */
+static void seat(sim_machine *m, sim_resident *r, uint32_t index, uint64_t ready) {
+    uint32_t simd = index % m->chip->simds;
+    for (uint32_t i = 0; i < m->chip->simds; i++)
+        if (r->unit->simds[i].num_waves < r->unit->simds[simd].num_waves)
+            simd = i;
+    sim_simd *s = &r->unit->simds[simd];
+    uint8_t place = 0;
+    while (s->waves[place].wave)
+        place++;
+    s->waves[place] = (sim_timed_wave){.wave = &r->group.waves[index],
+                                       .resident = r,
+                                       .ready = ready,
+                                       .fetched = SIM_NEVER,
+                                       .reason = SIM_SPENT_IDLE};
+    s->order[s->num_waves++] = place;
+    r->places[index] = (struct sim_seat){(uint8_t)simd, place};
+    sim_wake(m, r->unit, simd, ready);
+}
+
+static bool start(sim_xcd *xcd, sim_compute_unit *unit, uint64_t tick) {
+    sim_machine *m = xcd->machine;
+    sim_resident *r = take_resident(m);
+    if (!r || !sim_group_reserve(m->dispatch, &r->worker))
+        return false;
+    const uint64_t flat_id = xcd->next_group++ * m->chip->num_xccs + xcd->index;
+    if (!sim_group_begin(&r->group, m->dispatch, &r->worker, flat_id))
+        return false;
+    xcd->dispatch_free = sim_later(xcd->dispatch_free, tick) + sim_ticks(m->timing->group_cycles);
+    r->unit = unit;
+    r->num_left = r->group.num_waves;
+    unit->num_residents++;
+    for (uint32_t i = 0; i < r->group.num_waves; i++)
+        seat(m, r, i, xcd->dispatch_free + sim_ticks(m->timing->wave_cycles));
+    return true;
+}
+
+void sim_start_groups(sim_xcd *xcd, uint64_t tick) {
+    sim_compute_unit *unit;
+    while (xcd->next_group < xcd->num_groups && (unit = find_unit(xcd)))
+        if (!start(xcd, unit, tick))
+            return;
+}
+
+static void take_off(sim_simd *s, const sim_timed_wave *w) {
+    const uint8_t place = (uint8_t)(w - s->waves);
+    uint32_t at = 0;
+    while (s->order[at] != place)
+        at++;
+    s->num_waves--;
+    for (; at < s->num_waves; at++)
+        s->order[at] = s->order[at + 1];
+    s->waves[place].wave = nullptr;
+}
+
+void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick) {
+    sim_resident *r = w->resident;
+    for (int i = 0; i < SIM_NUM_STREAMS; i++)
+        m->last = sim_later(m->last, w->last[i]);
+    m->last = sim_later(m->last, tick + sim_ticks(m->timing->issue_cycles));
+    take_off(simd, w);
+    if (--r->num_left)
+        return;
+    sim_group_end(&r->group);
+    m->groups_run++;
+    r->unit->num_residents--;
+    r->next = m->idle;
+    m->idle = r;
+    sim_start_groups(r->unit->xcd, tick);
+}

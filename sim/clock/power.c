@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Power: energies of instructions and bytes, measured at one clock, grow with a power of the clock;
+// the board's limit then sets the clock. Only the part of the time that depends on the shader clock
+// grows when it falls: memory has a clock of its own.
+#include "power.h"
+
+#include <math.h>
+
+/** What the whole chip does, of which the XCDs that ran are a part. */
+typedef struct load {
+    double core_cycles, memory_ns; // the time is their sum
+    double joules;                 // at the reference clock
+    const sim_timing *timing;
+} load;
+
+static double seconds_at(const load *l, double mhz) {
+    return l->core_cycles / (mhz * 1e6) + l->memory_ns * 1e-9;
+}
+
+static double watts_at(const load *l, double mhz) {
+    const double scale = pow(mhz / l->timing->reference_mhz, l->timing->energy_exponent / 100.0);
+    return l->timing->static_w + l->joules * scale / seconds_at(l, mhz);
+}
+
+/** Returns the highest clock at which the board keeps its limit. */
+static double find_mhz(const load *l, double peak_mhz) {
+    double low = peak_mhz / 10, high = peak_mhz;
+    if (watts_at(l, peak_mhz) <= l->timing->limit_w)
+        return peak_mhz;
+    for (int i = 0; i < 40; i++) {
+        const double middle = (low + high) / 2;
+        *(watts_at(l, middle) > l->timing->limit_w ? &high : &low) = middle;
+    }
+    return low;
+}
+
+/** Returns the share of the time for which memory is busy. */
+static double memory_share(const sim_machine *m, uint64_t end) {
+    const double busy = (double)m->traffic.hbm_lines * (double)m->hbm_ticks / m->hbm_channels;
+    return end ? fmin(1, busy / (double)end) : 0;
+}
+
+static void add_spent(sim_clock_result *out, const sim_simd *simd, uint64_t end) {
+    for (int i = 0; i < SIM_NUM_SPENT; i++)
+        out->spent[i] += simd->spent[i] / SIM_TICKS;
+    out->spent[simd->waits] += end > simd->counted ? (end - simd->counted) / SIM_TICKS : 0;
+}
+
+sim_clock_result sim_clock_result_of(const sim_machine *m, uint64_t end) {
+    const sim_timing *t = m->timing;
+    const double peak_mhz = m->chip->clock_khz / 1000.0, cycles = (double)end / SIM_TICKS;
+    const double share = memory_share(m, end);
+    const double parts =
+        (double)sim_dispatch_groups(m->dispatch) / (double)(m->groups_run ? m->groups_run : 1);
+    const double bytes = (double)m->traffic.hbm_lines * SIM_LINE;
+    const load l = {.core_cycles = cycles * (1 - share),
+                    .memory_ns = cycles * share / peak_mhz * 1e3,
+                    .joules = parts * ((double)m->energy_fj + bytes * t->hbm_byte_fj) * 1e-15,
+                    .timing = t};
+    const double mhz = find_mhz(&l, peak_mhz);
+    sim_clock_result out = {.cycles = end / SIM_TICKS,
+                            .unlimited_ns =
+                                (uint64_t)(seconds_at(&l, peak_mhz) * 1e9) + t->launch_ns,
+                            .ns = (uint64_t)(seconds_at(&l, mhz) * 1e9) + t->launch_ns,
+                            .mhz = mhz,
+                            .watts = watts_at(&l, mhz),
+                            .groups_run = m->groups_run,
+                            .traffic = m->traffic};
+    for (uint32_t x = 0; x < m->num_xcds; x++)
+        for (uint32_t u = 0; u < m->units_per_xcd; u++)
+            for (uint32_t s = 0; s < m->chip->simds; s++)
+                add_spent(&out, &m->xcds[x].units[u].simds[s], end);
+    return out;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the clock says of a launch.
+#ifndef SIM_CLOCK_RESULT_H
+#define SIM_CLOCK_RESULT_H
+
+#include <stdint.h>
+
+/** Where the cycles of a SIMD go. */
+typedef enum sim_spent {
+#define SIM_SPENT(id, name) SIM_SPENT_##id,
+#include "spent.def"
+#undef SIM_SPENT
+    SIM_NUM_SPENT
+} sim_spent;
+
+/** How much the levels of memory were asked for. */
+typedef struct sim_traffic {
+#define SIM_LEVEL(member) uint64_t member;
+#include "traffic.def"
+#undef SIM_LEVEL
+} sim_traffic;
+
+typedef struct sim_clock_result {
+    uint64_t cycles; // of the shader clock, without the launch's own time
+    // The launch at the clock that the board's power allows, and at the highest clock.
+    uint64_t ns, unlimited_ns;
+    double mhz, watts;             // of the first
+    uint64_t groups_run;           // workgroups that ran in detail
+    uint64_t spent[SIM_NUM_SPENT]; // cycles of the SIMDs that ran
+    sim_traffic traffic;           // of the XCDs that ran
+} sim_clock_result;
+
+#endif
