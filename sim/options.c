@@ -120,14 +120,14 @@ static bool read_exec(reader *r, const char *value) {
 }
 
 static bool read_clock(reader *r, const char *value) {
-    static const char *const modes[] = {"off", "on", "full"};
+    static const char *const modes[] = {"off", "on", "full", "sample"};
     for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
         if (strcmp(value, modes[i]) == 0) {
             r->options.clock = (sim_clock_mode)i;
             return true;
         }
     }
-    return complain(r, "clock=%s: no such mode; accepted: off, on, full", value);
+    return complain(r, "clock=%s: no such mode; accepted: off, on, full, sample", value);
 }
 
 static bool read_overread(reader *r, const char *value) {

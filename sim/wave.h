@@ -92,6 +92,7 @@ static_assert(offsetof(sim_wave, m0) - offsetof(sim_wave, s) == 124 * 4);
 static_assert(offsetof(sim_wave, exec) - offsetof(sim_wave, s) == 126 * 4);
 
 enum { SIM_MAX_OBSERVERS = 3 };
+enum { SIM_MAX_GROUP_WAVES = 32 }; // 1024 work-items in waves of 32 lanes
 
 typedef struct sim_dispatch {
     const sim_chip *chip;
@@ -119,8 +120,10 @@ typedef struct sim_dispatch {
     void *observed[SIM_MAX_OBSERVERS]; // what each observer keeps of this dispatch; may be null
     struct sim_clock *clock;           // the device's; null: no time is modelled
     struct sim_machine *machine;       // the clock's, while it runs the dispatch
-    sim_clock_result timed;            // afterwards
-    struct sim_race *race; // the checker's memory of global memory; null: races are not checked
+    bool is_rehearsal;                 // what runs now will run again: only the clock follows
+    const struct sim_facts *rehearsed;
+    sim_clock_result timed; // afterwards
+    struct sim_race *race;  // the checker's memory of global memory; null: races are not checked
 } sim_dispatch;
 
 /** Returns the number of lanes in a wave, which on RDNA is the kernel's choice. */

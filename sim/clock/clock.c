@@ -4,6 +4,7 @@
 
 #include "machine.h"
 #include "power.h"
+#include "share.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,15 +57,17 @@ static void *begin_dispatch(const sim_dispatch *d) {
 }
 
 static size_t group_bytes(const void *, const sim_workgroup *group) {
-    return group->dispatch->machine ? sizeof(sim_machine *) : 0;
+    const sim_dispatch *d = group->dispatch;
+    return d->machine || d->is_rehearsal ? sizeof(const sim_facts **) : 0;
 }
 
 static void begin_group(void *, void *of_group, const sim_workgroup *group) {
-    *(sim_machine **)of_group = group->dispatch->machine;
+    sim_dispatch *d = group->dispatch;
+    *(const sim_facts ***)of_group = d->machine ? &d->machine->facts : &d->rehearsed;
 }
 
 static void step(void *of_group, const sim_wave *, const sim_facts *facts) {
-    (*(sim_machine **)of_group)->facts = facts;
+    **(const sim_facts ***)of_group = facts;
 }
 
 static void end_group(void *, void *, const sim_workgroup *) {}
@@ -95,23 +98,26 @@ static void run_events(sim_machine *m) {
 }
 
 bool sim_clock_has_run(const sim_dispatch *d, uint64_t flat_id) {
-    return d->clock->is_full || flat_id % d->chip->num_xccs == 0;
+    const uint32_t xccs = d->chip->num_xccs;
+    return d->clock->mode != SIM_CLOCK_ON ||
+           (flat_id % xccs == 0 && flat_id / xccs < d->timed.sampled);
 }
 
 static void run_locked(sim_dispatch *d) {
-    const uint64_t groups = sim_dispatch_groups(d);
-    const uint32_t all = groups < d->chip->num_xccs ? (uint32_t)groups : d->chip->num_xccs;
-    sim_machine *m = sim_machine_create(d, d->clock, d->clock->is_full ? all : 1);
+    sim_machine *m = sim_machine_create(d, d->clock);
     if (!m) {
         sim_fault_stop(d, SIM_FAULT_RESOURCES, "no host memory for the clock");
         return;
     }
+    m->own_share = sim_own_share(d, &m->sample);
     d->machine = m;
     for (uint32_t i = 0; i < m->num_xcds; i++)
         sim_start_groups(&m->xcds[i], 0);
     run_events(m);
     d->machine = nullptr;
-    d->timed = sim_clock_result_of(m, sim_time_flush(m, m->last));
+    const uint64_t end = sim_time_flush(m, m->last);
+    d->timed = sim_clock_result_of(m, end);
+    d->clock->ticks += end;
     d->clock->ns += d->timed.ns;
     sim_machine_destroy(m);
 }

@@ -19,12 +19,13 @@ constexpr uint32_t SIM_LINE = 128; // bytes of a line of the caches from the sec
 /** What a device's clock keeps from launch to launch. A device runs one timed launch at a time. */
 typedef struct sim_clock {
     pthread_mutex_t lock;
-    bool is_full;  // every workgroup is timed
+    sim_clock_mode mode;
     sim_tags mall; // empty until the first launch
     // The instruction caches, which keep the code of earlier launches: one for each scalar unit.
     sim_tags *code;
     uint32_t num_code;
-    uint64_t ns; // that have passed on the device
+    uint64_t ns;    // that have passed on the device
+    uint64_t ticks; // of earlier launches: when lines of mall arrive is counted from the first one
 } sim_clock;
 
 void sim_clock_init(sim_clock *clock);

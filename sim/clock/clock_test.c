@@ -23,13 +23,17 @@ static sim_clock_result run_on(sim_clock *clock, const test_launch *launch, cons
     return timed;
 }
 
-static sim_clock_result run_new(const test_launch *launch, const char *source) {
+static sim_clock_result run_in(sim_clock_mode mode, const test_launch *launch, const char *source) {
     sim_clock clock;
     sim_clock_init(&clock);
-    clock.is_full = true;
+    clock.mode = mode;
     const sim_clock_result timed = run_on(&clock, launch, source);
     sim_clock_deinit(&clock);
     return timed;
+}
+
+static sim_clock_result run_new(const test_launch *launch, const char *source) {
+    return run_in(SIM_CLOCK_FULL, launch, source);
 }
 
 /** Writes a program that runs `before` once and then, `loops` times, `body` `repeats` times. */
@@ -51,7 +55,7 @@ static double ten_turns(const char *before, const char *body, unsigned repeats, 
     for (unsigned more = 0; more < 2; more++) {
         sim_clock clock;
         sim_clock_init(&clock);
-        clock.is_full = true;
+        clock.mode = SIM_CLOCK_FULL;
         write_loop(source, before, body, repeats, more ? 20 : 10);
         if (is_warm)
             run_on(&clock, &one_wave, source);
@@ -172,6 +176,44 @@ static void test_rounds(void **) {
     assert_true(rounds > 2.7 && rounds < 3.2);
 }
 
+#define COUNT_ONE                                                                                  \
+    "s_load_dwordx2 s[0:1], s[0:1], 0x0\n v_mov_b32 v1, 0\n v_mov_b32 v2, 1\n"                     \
+    "s_mov_b64 exec, 1\n s_waitcnt lgkmcnt(0)\n global_atomic_add v1, v2, s[0:1]\n"                \
+    "s_mov_b64 exec, -1\n v_lshlrev_b32 v1, 4, v0\n"
+
+#define STREAM                                                                                     \
+    "global_load_dwordx4 v[4:7], v1, s[0:1]\n v_add_u32 v1, 0x400, v1\n"                           \
+    "v_and_b32 v1, 0xfff0, v1\n s_waitcnt vmcnt(4)"
+
+/** Tests that a sample stands for all workgroups, in time, and that each workgroup runs once. */
+static void test_samples(void **) {
+    static const char *const bodies[] = {
+        MFMA32,
+        MFMA16 "ds_read_b128 v[4:7], v1\n s_waitcnt lgkmcnt(0)",
+        STREAM,
+    };
+    static char source[SOURCE_BYTES];
+    const uint32_t groups = 6 * 304 + 100;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        uint32_t count[4];
+        double ns[4];
+        write_loop(source, COUNT_ONE, bodies[i], REPEATS, 6);
+        for (sim_clock_mode mode = SIM_CLOCK_ON; mode <= SIM_CLOCK_SAMPLE; mode++) {
+            const test_launch launch = {.arch = "gfx942",
+                                        .groups = groups,
+                                        .threads = 256,
+                                        .lds_bytes = 65536,
+                                        .result = &count[mode]};
+            ns[mode] = (double)run_in(mode, &launch, source).ns;
+        }
+        expect_cycles(bodies[i], ns[SIM_CLOCK_ON], ns[SIM_CLOCK_FULL]);
+        assert_true(ns[SIM_CLOCK_ON] == ns[SIM_CLOCK_SAMPLE]);
+        assert_int_equal(count[SIM_CLOCK_ON], 4 * groups);
+        assert_int_equal(count[SIM_CLOCK_FULL], 4 * groups);
+        assert_true(count[SIM_CLOCK_SAMPLE] < groups);
+    }
+}
+
 /** Tests that the board's limit lowers the clock of dense matrix work and of nothing else. */
 static void test_power(void **) {
     static char source[SOURCE_BYTES];
@@ -215,9 +257,10 @@ static void test_kernel_clock(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_issue),  cmocka_unit_test(test_latencies),
-        cmocka_unit_test(test_rates),  cmocka_unit_test(test_waves),
-        cmocka_unit_test(test_rounds), cmocka_unit_test(test_power),
-        cmocka_unit_test(test_spent),  cmocka_unit_test(test_kernel_clock)};
+        cmocka_unit_test(test_issue),       cmocka_unit_test(test_latencies),
+        cmocka_unit_test(test_rates),       cmocka_unit_test(test_waves),
+        cmocka_unit_test(test_rounds),      cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_power),       cmocka_unit_test(test_spent),
+        cmocka_unit_test(test_kernel_clock)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -118,7 +118,8 @@ static bool init_xcd(sim_machine *m, sim_clock *clock, uint32_t index) {
     const uint32_t scalars = scalars_of(m);
     const uint64_t groups = sim_dispatch_groups(m->dispatch), xccs = m->chip->num_xccs;
     *xcd = (sim_xcd){.machine = m, .index = index};
-    xcd->num_groups = groups > index ? (groups - index + xccs - 1) / xccs : 0;
+    const uint64_t all = groups > index ? (groups - index + xccs - 1) / xccs : 0;
+    xcd->num_groups = all < m->sample.run ? all : m->sample.run;
     xcd->units = calloc(m->units_per_xcd, sizeof *xcd->units);
     xcd->scalars = calloc(scalars, sizeof *xcd->scalars);
     xcd->channel_free = calloc(t->l2_channels, sizeof *xcd->channel_free);
@@ -147,21 +148,23 @@ static bool init_memory(sim_machine *m, sim_clock *clock) {
     return m->hbm_free;
 }
 
-sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock, uint32_t xcds) {
+sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock) {
     sim_machine *m = calloc(1, sizeof *m);
     if (!m)
         return nullptr;
     m->dispatch = d;
     m->chip = d->chip;
     m->timing = d->chip->timing;
+    m->base = clock->ticks;
     m->units_per_xcd = m->chip->compute_units / m->chip->num_xccs;
-    m->num_xcds = xcds;
+    m->sample = sim_sample_of(d);
+    m->num_xcds = m->sample.xcds;
     const uint32_t threads = d->block[0] * d->block[1] * d->block[2];
-    m->occupancy = sim_find_occupancy(d->chip, d->kernel, threads, d->lds_bytes).groups;
+    m->occupancy = (uint32_t)(m->sample.slots / m->units_per_xcd);
     m->waves_per_group = (threads + sim_wave_size(d) - 1) / sim_wave_size(d);
-    m->xcds = calloc(xcds, sizeof *m->xcds);
+    m->xcds = calloc(m->num_xcds, sizeof *m->xcds);
     bool ok = m->xcds && init_memory(m, clock) && init_code(m, clock);
-    for (uint32_t i = 0; ok && i < xcds; i++)
+    for (uint32_t i = 0; ok && i < m->num_xcds; i++)
         ok = init_xcd(m, clock, i);
     if (!ok) {
         sim_machine_destroy(m);

@@ -12,6 +12,7 @@
 #include "../look/look.h"
 #include "../pool.h"
 #include "clock.h"
+#include "sample.h"
 
 constexpr uint32_t SIM_TICKS = 16;
 enum { SIM_MAX_SIMDS = 4, SIM_MAX_WAVES = 16 };
@@ -75,6 +76,7 @@ typedef struct sim_xcd {
     uint64_t dispatch_free;
     sim_tags l2;
     uint64_t next_group, num_groups; // in the order in which it gets them
+    uint64_t num_ended;
     uint32_t index, next_unit;
 } sim_xcd;
 
@@ -107,12 +109,16 @@ struct sim_machine {
     uint64_t *hbm_free;
     uint32_t hbm_channels; // for the XCDs that run in detail
     sim_tags *mall;        // null: none
+    uint64_t base;         // sim_clock.ticks when the launch began
+    uint32_t own_share;    // of 1024 lines, those that no other XCD has fetched before
     sim_event *heap;
     size_t heap_count, heap_room;
     sim_resident *idle;
     const sim_facts *facts; // of the instruction that has just run
     uint64_t now, last, waves_started;
     uint64_t groups_run;
+    sim_sample sample;
+    uint64_t round_ends[SIM_ROUNDS + 1]; // of the first XCD
     bool is_out_of_memory;
     sim_traffic traffic;
     uint64_t energy_fj;  // at timing->reference_mhz
@@ -153,8 +159,8 @@ uint64_t sim_time_lds_access(sim_compute_unit *unit, uint32_t simd, const sim_fa
 uint64_t sim_lds_open(const sim_compute_unit *unit, uint32_t simd);
 
 // ---- machine.c
-/** Makes a machine for a dispatch with `xcds` XCDs in detail. Returns null if memory runs out. */
-sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock, uint32_t xcds);
+/** Makes a machine for a dispatch. Returns null if memory runs out. */
+sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock);
 void sim_machine_destroy(sim_machine *m);
 /** Makes a SIMD's next visit no later than a tick. */
 void sim_wake(sim_machine *m, sim_compute_unit *unit, uint32_t simd, uint64_t tick);

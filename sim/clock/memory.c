@@ -44,15 +44,17 @@ static uint64_t read_memory(sim_xcd *xcd, uint64_t line, uint64_t at) {
         take(&xcd->fabric_free, at, ticks_of_bytes(LINE, m->timing->fabric_bytes));
     m->traffic.fabric_lines++;
     sim_cached *held = m->mall ? sim_tags_find(m->mall, line) : nullptr;
-    if (held) {
+    if (held || (m->mall && hash(line, 1024) >= m->own_share)) {
+        const uint64_t done = begin + ticks_of_ns(m, m->timing->mall_ns);
         m->traffic.mall_hits++;
-        return begin + ticks_of_ns(m, m->timing->mall_ns);
+        return held && held->ready > m->base ? sim_later(done, held->ready - m->base) : done;
     }
-    if (m->mall)
-        sim_tags_put(m->mall, sim_tags_replace(m->mall, line), line, 0, false);
     m->traffic.hbm_lines++;
-    return take(&m->hbm_free[hash(line, m->hbm_channels)], begin, m->hbm_ticks) +
-           ticks_of_ns(m, m->timing->hbm_ns);
+    const uint64_t done = take(&m->hbm_free[hash(line, m->hbm_channels)], begin, m->hbm_ticks) +
+                          ticks_of_ns(m, m->timing->hbm_ns);
+    if (m->mall)
+        sim_tags_put(m->mall, sim_tags_replace(m->mall, line), line, m->base + done, false);
+    return done;
 }
 
 // ---- the second level

@@ -101,8 +101,12 @@ void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick)
         return;
     sim_group_end(&r->group);
     m->groups_run++;
+    sim_xcd *xcd = r->unit->xcd;
+    const uint64_t round = ++xcd->num_ended / m->sample.slots;
+    if (!xcd->index && round <= SIM_ROUNDS && xcd->num_ended % m->sample.slots == 0)
+        m->round_ends[round] = tick;
     r->unit->num_residents--;
     r->next = m->idle;
     m->idle = r;
-    sim_start_groups(r->unit->xcd, tick);
+    sim_start_groups(xcd, tick);
 }

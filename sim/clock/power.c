@@ -48,7 +48,8 @@ static void add_spent(sim_clock_result *out, const sim_simd *simd, uint64_t end)
 
 sim_clock_result sim_clock_result_of(const sim_machine *m, uint64_t end) {
     const sim_timing *t = m->timing;
-    const double peak_mhz = m->chip->clock_khz / 1000.0, cycles = (double)end / SIM_TICKS;
+    const uint64_t whole = sim_sample_end(&m->sample, end, m->round_ends);
+    const double peak_mhz = m->chip->clock_khz / 1000.0, cycles = (double)whole / SIM_TICKS;
     const double share = memory_share(m, end);
     const double parts =
         (double)sim_dispatch_groups(m->dispatch) / (double)(m->groups_run ? m->groups_run : 1);
@@ -58,13 +59,14 @@ sim_clock_result sim_clock_result_of(const sim_machine *m, uint64_t end) {
                     .joules = parts * ((double)m->energy_fj + bytes * t->hbm_byte_fj) * 1e-15,
                     .timing = t};
     const double mhz = find_mhz(&l, peak_mhz);
-    sim_clock_result out = {.cycles = end / SIM_TICKS,
+    sim_clock_result out = {.cycles = whole / SIM_TICKS,
                             .unlimited_ns =
                                 (uint64_t)(seconds_at(&l, peak_mhz) * 1e9) + t->launch_ns,
                             .ns = (uint64_t)(seconds_at(&l, mhz) * 1e9) + t->launch_ns,
                             .mhz = mhz,
                             .watts = watts_at(&l, mhz),
                             .groups_run = m->groups_run,
+                            .sampled = m->sample.run,
                             .traffic = m->traffic};
     for (uint32_t x = 0; x < m->num_xcds; x++)
         for (uint32_t u = 0; u < m->units_per_xcd; u++)

@@ -25,6 +25,7 @@ typedef struct sim_clock_result {
     // The launch at the clock that the board's power allows, and at the highest clock.
     uint64_t ns, unlimited_ns;
     double mhz, watts;             // of the first
+    uint64_t sampled;              // workgroups of the first XCD that ran in detail
     uint64_t groups_run;           // workgroups that ran in detail
     uint64_t spent[SIM_NUM_SPENT]; // cycles of the SIMDs that ran
     sim_traffic traffic;           // of the XCDs that ran

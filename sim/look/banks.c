@@ -11,6 +11,8 @@
 // of 128 bytes. It is also inferred that lanes' atomics on one word take turns.
 #include "count.h"
 
+#include <string.h>
+
 enum { MAX_GROUPS = 8 };
 
 /** Lanes that are served together. */
@@ -53,26 +55,39 @@ static const phase_rule *rule_of(const sim_chip *chip, uint32_t bytes, bool is_l
     return rules[width];
 }
 
+enum { MAX_BANKS = 64 };
+
+/** The different words that the lanes of a group want of each bank. The words of one lane lie in
+ *  different banks, as there are at most five. */
+typedef struct wanted {
+    uint8_t count[MAX_BANKS];
+    uint32_t words[MAX_BANKS][SIM_LANES];
+} wanted;
+
+/** Adds a word to those of its bank. Returns how many it has now. */
+static uint32_t want(wanted *w, uint32_t bank, uint32_t word, bool is_alone) {
+    uint8_t i = 0;
+    while (i < w->count[bank] && (is_alone || w->words[bank][i] != word))
+        i++;
+    if (i == w->count[bank])
+        w->words[bank][w->count[bank]++] = word;
+    return w->count[bank];
+}
+
 /** Returns the most words that the lanes of a group want of one bank. A word that several lanes
  *  want counts once, unless each lane's access stands alone. */
 static uint32_t group_cycles(const sim_touch *touch, uint64_t lanes, uint32_t num_banks,
                              bool are_alone) {
-    enum { MAX_BANKS = 64, MAX_WORDS = (SIM_MAX_TOUCH / 4 + 1) * SIM_LANES };
-    uint8_t per_bank[MAX_BANKS] = {};
-    uint32_t words[MAX_WORDS], count = 0, cycles = 0;
+    wanted w;
+    memset(w.count, 0, sizeof w.count);
+    uint32_t cycles = 0;
     for (uint64_t left = lanes; left; left &= left - 1) {
         const int lane = __builtin_ctzll(left);
         const uint32_t first = (uint32_t)touch->address[lane] / 4;
         const uint32_t last = (uint32_t)(touch->address[lane] + touch->bytes[lane] - 1) / 4;
         for (uint32_t word = first; word <= last; word++) {
-            bool is_known = false;
-            for (uint32_t i = 0; i < count && !is_known && !are_alone; i++)
-                is_known = words[i] == word;
-            if (!is_known) {
-                words[count++] = word;
-                const uint32_t n = ++per_bank[word % num_banks];
-                cycles = n > cycles ? n : cycles;
-            }
+            const uint32_t n = want(&w, word % num_banks, word, are_alone);
+            cycles = n > cycles ? n : cycles;
         }
     }
     return cycles;

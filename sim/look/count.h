@@ -29,6 +29,8 @@ typedef struct sim_footprint {
 } sim_footprint;
 /** Adds the line that holds an address. */
 void sim_footprint_add(sim_footprint *f, uint64_t address);
+/** Returns whether the line that holds an address is in the set. */
+bool sim_footprint_has(const sim_footprint *f, uint64_t address);
 void sim_footprint_merge(sim_footprint *to, const sim_footprint *from);
 uint64_t sim_footprint_lines(const sim_footprint *f);
 void sim_footprint_deinit(sim_footprint *f);

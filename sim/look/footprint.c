@@ -46,6 +46,11 @@ void sim_footprint_add(sim_footprint *f, uint64_t address) {
     add_page(f, line / PAGE_LINES, UINT64_C(1) << line % PAGE_LINES);
 }
 
+bool sim_footprint_has(const sim_footprint *f, uint64_t address) {
+    const uint64_t line = address / SIM_FOOTPRINT_LINE;
+    return f->room && f->pages[slot_of(f, line / PAGE_LINES)].lines >> line % PAGE_LINES & 1;
+}
+
 void sim_footprint_merge(sim_footprint *to, const sim_footprint *from) {
     for (size_t i = 0; i < from->room; i++)
         if (from->pages[i].lines)

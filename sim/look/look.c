@@ -44,7 +44,8 @@ static size_t round_up(size_t bytes) {
 static size_t count_bytes(const sim_workgroup *group, size_t bytes[SIM_MAX_OBSERVERS]) {
     size_t total = 0;
     for (size_t i = 0; i < SIM_MAX_OBSERVERS; i++) {
-        void *of_dispatch = group->dispatch->observed[i];
+        const bool follows = !group->dispatch->is_rehearsal || observers[i] == &sim_timer;
+        void *of_dispatch = follows ? group->dispatch->observed[i] : nullptr;
         bytes[i] = of_dispatch ? round_up(observers[i]->group_bytes(of_dispatch, group)) : 0;
         total += bytes[i];
     }

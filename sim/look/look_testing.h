@@ -18,6 +18,7 @@ typedef struct test_launch {
     bool fails;  // it must end with a fault, else without
     struct sim_clock *clock;
     sim_clock_result *timed; // written if there is a clock
+    uint32_t *result;        // null, or written with the buffer's first word
 } test_launch;
 
 /** Runs a program. Returns the guest address of its buffer. */
@@ -58,6 +59,8 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
                       .limit = 1000000};
     if (sim_dispatch_run(&d) == launch->fails)
         fail_msg("%s: faults: %s", launch->arch, sim_faults_text(&d));
+    if (launch->result)
+        memcpy(launch->result, buffer->host, sizeof *launch->result);
     if (launch->timed)
         *launch->timed = d.timed;
     sim_faults_deinit(&d.faults);
