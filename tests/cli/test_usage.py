@@ -271,7 +271,7 @@ def test_bench_leaves_out_what_the_device_cannot_run():
     """Tests that quantize and gemm, if nobody asked for them, are said to be left out, and are errors if asked for."""
     env = os.environ | {"QUERN_DISABLE": "gemm.cpu_avx512bf16,gemm.cpu_avx512,gemm.cpu_avx2,gemm.cpu,"
                                          "quantize.cpu_avx512,quantize.cpu_avx2,quantize.cpu"}
-    options = ["--device", "cpu", "--runs", 1, "--rows", 3, "--dim", 64]
+    options = ["--device", "cpu", "--runs", 1, "--rows", 3, "--dim", 64, "--seq", 9]
     report = json.loads(ok("bench", *options, "--json", env=env))
     assert [left["op"] for left in report["left_out"]] == ["quantize", "gemm"]
     assert all("QUERN_DISABLE names it" in left["why"] for left in report["left_out"])
