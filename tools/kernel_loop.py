@@ -6,11 +6,13 @@ For developers, and for tests/kernel_loop_test.py.
     tools/kernel_loop.py build/release/images/gemm_fp8_256x128.gfx942.co
 """
 import argparse
+import functools
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -18,7 +20,7 @@ USAGE = ("vgpr_count", "agpr_count", "sgpr_count", "vgpr_spill_count", "sgpr_spi
          "private_segment_fixed_size", "group_segment_fixed_size")
 
 
-@dataclass
+@dataclass(slots=True)
 class Instruction:
     address: int
     name: str  # mnemonic
@@ -36,8 +38,8 @@ class Kernel:
     def matrix_loops(self) -> list[list[Instruction]]:
         """Returns the innermost loops that hold matrix instructions, in the order of the code, wherever their parts
         lie."""
-        after = self.successors()
-        loops = innermost_loops(after, [i.kind == "matrix" for i in self.instructions])
+        wanted = [i.kind == "matrix" for i in self.instructions]
+        loops = innermost_loops(self.successors(), wanted) if any(wanted) else []
         return [[self.instructions[n] for n in loop] for loop in sorted(loops)]
 
     def successors(self) -> list[list[int]]:
@@ -70,7 +72,7 @@ def cycles(nodes: set[int], after: list[list[int]]) -> list[list[int]]:
             path.pop()
             low[node] = min([low[node]] + [low[n] for n in nexts if n in low])
             if low[node] == order[node]:
-                at = open_nodes.index(node)
+                at = len(open_nodes) - 1 - open_nodes[::-1].index(node)
                 part, open_nodes[at:] = open_nodes[at:], []
                 for n in part:
                     del low[n]  # closed: no part of what is still open
@@ -94,7 +96,8 @@ def innermost_loops(after: list[list[int]], wanted: list[bool], nodes: set[int] 
     return loops
 
 
-def kind_of(name: str, operands: str) -> str:
+@functools.cache
+def kind_of_name(name: str) -> str:
     if "mfma" in name or "wmma" in name:
         return "matrix"
     if name.startswith("v_accvgpr"):
@@ -108,7 +111,7 @@ def kind_of(name: str, operands: str) -> str:
     if name.startswith("scratch_"):
         return "scratch"
     if name.startswith(("buffer_", "global_", "flat_")):
-        return "lds copy" if re.search(r"\blds\b", operands) or "_lds_" in name else "memory"
+        return "lds copy" if "_lds_" in name else "memory"
     if name.startswith(("s_wait", "s_delay")):
         return "wait"
     if name.startswith("s_barrier"):
@@ -116,6 +119,11 @@ def kind_of(name: str, operands: str) -> str:
     if name.startswith(("s_branch", "s_cbranch")):
         return "branch"
     return "nop" if name == "s_nop" else "scalar"
+
+
+def kind_of(name: str, operands: str) -> str:
+    kind = kind_of_name(name)
+    return "lds copy" if kind == "memory" and re.search(r"\blds\b", operands) else kind
 
 
 def tool(name: str) -> str:
@@ -126,29 +134,39 @@ def tool(name: str) -> str:
 
 
 def output_of(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    with tempfile.TemporaryFile("w+") as file:  # not a pipe, as llvm-objdump writes each line by itself
+        subprocess.run(command, check=True, stdout=file)
+        file.seek(0)
+        return file.read()
 
 
-def read_code(path: str) -> dict[str, Kernel]:
+def target_of(address: int, name: str, operands: str) -> int | None:
+    """Returns where a branch goes: so many dwords on from the next instruction, in 16 bits with a sign."""
+    if not name.startswith(("s_branch", "s_cbranch", "s_call")):
+        return None
+    words = int(operands.split(", ")[-1])
+    return address + 4 + 4 * (words - 65536 if words > 32767 else words)
+
+
+def read_code(disassembly: str) -> dict[str, Kernel]:
     kernels: dict[str, Kernel] = {}
     kernel = None
-    bases: dict[str, int] = {}
-    for line in output_of(tool("llvm-objdump"), "-d", path).splitlines():
-        if m := re.match(r"([0-9a-f]+) <(\w+)>:", line):
-            kernel = kernels[m[2]] = Kernel(m[2])
-            bases[m[2]] = int(m[1], 16)
-        elif (m := re.match(r"\s+(\w+)\s*(.*?)\s*// ([0-9A-F]+):", line)) and kernel:
-            target = None
-            if t := re.search(r"<(\w+)\+0x([0-9a-f]+)>", line):
-                target = bases[t[1]] + int(t[2], 16)
+    for line in disassembly.splitlines():
+        text, _, place = line.partition("// ")
+        if not line.startswith("\t"):
+            if m := re.match(r"[0-9a-f]+ <(\w+)>:", line):
+                kernel = kernels[m[1]] = Kernel(m[1])
+        elif kernel and place:
+            name, _, operands = text.strip().partition(" ")
+            address, operands = int(place.partition(":")[0], 16), operands.strip()
             kernel.instructions.append(
-                Instruction(int(m[3], 16), m[1], m[2], kind_of(m[1], m[2]), target))
+                Instruction(address, name, operands, kind_of(name, operands), target_of(address, name, operands)))
     return kernels
 
 
 def read_kernels(path: str) -> list[Kernel]:
     """Returns every kernel of an image, with its code and what its metadata says it uses."""
-    code = read_code(path)
+    code = read_code(output_of(tool("llvm-objdump"), "-d", path))
     notes = output_of(tool("llvm-readelf"), "--notes", path)
     kernels = []
     for block in re.split(r"\n  - (?=\.)", notes)[1:]:
