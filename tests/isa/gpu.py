@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import os
+import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -95,16 +96,22 @@ class Kernel:
     body: str
     arguments: int = 4
     lds: int = 0
-    vgprs: int = 128
     mode: dict = field(default_factory=dict)  # directives of the kernel descriptor
 
+    def count(self, letter):
+        """Returns how many vector registers the kernel names, in the unit of allocation: the simulator clears them all for
+        each wave."""
+        named = re.findall(rf"\b{letter}(?:\[\d+:)?(\d+)", self.body)
+        return max(map(int, named), default=-1) + 8 & ~7
+
     def text(self, chip):
+        vgprs = max(self.count("v"), 8)
+        agprs = self.count("a") if chip in CDNA else 0
         mode = {"float_denorm_mode_32": 3, "float_denorm_mode_16_64": 3, **self.mode}
         if chip == "gfx1201":
             mode = {k: v for k, v in mode.items() if k not in ("ieee_mode", "dx10_clamp")}
         if chip in CDNA:
-            mode["accum_offset"] = self.vgprs
-        agprs = 128 if chip in CDNA else 0
+            mode["accum_offset"] = vgprs
         directives = "\n".join(f".amdhsa_{key} {value}" for key, value in mode.items())
         body = self.body.format(group="ttmp9" if chip == "gfx1201" else "s2")
         return f"""
@@ -120,7 +127,7 @@ s_endpgm
 .amdhsa_group_segment_fixed_size {self.lds}
 .amdhsa_kernarg_size {8 * self.arguments}
 .amdhsa_user_sgpr_kernarg_segment_ptr 1
-.amdhsa_next_free_vgpr {self.vgprs + agprs}
+.amdhsa_next_free_vgpr {vgprs + agprs}
 .amdhsa_next_free_sgpr 96
 {directives}
 .end_amdhsa_kernel
@@ -139,7 +146,7 @@ s_endpgm
     .private_segment_fixed_size: 0
     .wavefront_size: {32 if is_rdna(chip) else 64}
     .sgpr_count: 96
-    .vgpr_count: {self.vgprs}
+    .vgpr_count: {max(self.count('v'), 8)}
     .max_flat_workgroup_size: 1024
     .args:{arguments}"""
 
