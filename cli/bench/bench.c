@@ -4,18 +4,15 @@
 #include "bench.h"
 
 #include "../file.h"
+#include "timing.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bench_options o = {.python = "python3",
-                          .m_list = "1,16,64,512",
-                          .seq_list = "1024",
-                          .runs = 20,
-                          .n = 4096,
-                          .k = 7168};
+static bench_options o = {
+    .python = "python3", .m_list = "1,16,64,512", .seq_list = "1024", .n = 4096, .k = 7168};
 
 static const cli_option options[] = {
     {.name = "--device",
@@ -29,7 +26,12 @@ static const cli_option options[] = {
      .to = &o.runs,
      .min = 1,
      .max = 100000,
-     .help = "timed runs, of which the median counts (default: 20)"},
+     .help = "timed runs, of which the median counts (default: 20; 1 of modelled time)"},
+    {.name = "--clock",
+     .value = "sample|on|full",
+     .kind = CLI_CHOICE,
+     .to = &o.clock,
+     .help = "simulated devices: which workgroups run (default: sample)"},
     {.name = "--m",
      .value = "LIST",
      .kind = CLI_TEXT,
@@ -87,7 +89,7 @@ static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &o.as_json, .help = "print JSON"},
     {0}};
 
-enum { MAX_NUMBERS = 32 };
+enum { MAX_NUMBERS = 32, RUNS = 20 };
 
 typedef struct job {
     bench_report report;
@@ -113,14 +115,23 @@ const char *bench_share_of(const measurement *r) {
     return r->copy_ns ? "copy" : r->bound ? r->bound : "-";
 }
 
+/** Adds where modelled time went, in the last column of a simulated device's table. */
+static void add_clock(cli_table *table, const measurement *r) {
+    enum { SHARES = 3 };
+    char text[128];
+    cli_table_add(table, "%s", cli_clock_text(r->clock, SHARES, text, sizeof text));
+}
+
 static void print_table(const bench_report *b) {
+    const bool is_modelled = b->device.info.is_modelled;
     printf("%s: %s, %s times; limits %s\n", b->device.info.spec, b->device.info.name,
            cli_times(&b->device.info), b->limits.source);
     const cli_unit unit = cli_flops_unit(&b->device.info);
     cli_table table;
-    cli_table_init(&table, 7,
-                   (const char *const[]){"op", "problem", "kernel", "median", "GB/s", unit.name,
-                                         "of the limit"});
+    cli_table_init(&table, is_modelled ? 8 : 7,
+                   (const char *const[]){"op", "problem", "kernel",
+                                         is_modelled ? "modelled" : "median", "GB/s", unit.name,
+                                         "of the limit", "SIMD cycles"});
     for (int i = 0; i < b->count; i++) {
         const measurement *r = &b->results[i];
         char time[32];
@@ -133,6 +144,8 @@ static void print_table(const bench_report *b) {
                       gigaflops(r) * 1e9 / unit.a_second);
         cli_table_add(&table, bench_share(r) > 0 ? "%.0f %% (%s)" : "-", 100 * bench_share(r),
                       bench_share_of(r));
+        if (is_modelled)
+            add_clock(&table, r);
     }
     cli_table_print(&table, stdout);
     for (int i = 0; i < b->num_left_out; i++)
@@ -152,13 +165,15 @@ static json_t *report_json(const bench_report *b) {
     for (int i = 0; i < b->count; i++) {
         const measurement *r = &b->results[i];
         cli_json_add(
-            list, cli_json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:s}",
-                                "op", r->op, "problem", r->problem, "kernel", r->kernel,
-                                "median_ns", (json_int_t)r->median_ns, "fastest_ns",
-                                (json_int_t)r->fastest_ns, "bytes", (json_int_t)r->bytes, "flops",
-                                (json_int_t)r->flops, "gb_per_s", bench_gigabytes(r), "gflop_per_s",
-                                gigaflops(r), "copy_median_ns", (json_int_t)r->copy_ns,
-                                "share_of_limit", bench_share(r), "limit", bench_share_of(r)));
+            list, cli_json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:s,"
+                                " s:O?}",
+                                "op", r->op, "problem", r->problem, "kernel", r->kernel, "times",
+                                cli_times(&b->device.info), "median_ns", (json_int_t)r->median_ns,
+                                "fastest_ns", (json_int_t)r->fastest_ns, "bytes",
+                                (json_int_t)r->bytes, "flops", (json_int_t)r->flops, "gb_per_s",
+                                bench_gigabytes(r), "gflop_per_s", gigaflops(r), "copy_median_ns",
+                                (json_int_t)r->copy_ns, "share_of_limit", bench_share(r), "limit",
+                                bench_share_of(r), "clock", r->clock));
     }
     return cli_json_pack("{s:o, s:I, s:{s:f, s:f, s:s}, s:o, s:o}", "device",
                          cli_device_json(&b->device.info), "runs", (json_int_t)o.runs, "limits",
@@ -234,7 +249,7 @@ static qn_status take(job *j, const char *op, bool is_named, qn_status st) {
     if (st != QN_E_UNSUPPORTED || is_named || j->report.num_left_out == MAX_LEFT_OUT)
         return st;
     left_out *to = &j->report.left_out[j->report.num_left_out++];
-    j->report.count--;
+    json_decref(j->report.results[--j->report.count].clock);
     to->op = op;
     snprintf(to->why, sizeof to->why, "%s", qn_last_error());
     return QN_OK;
@@ -294,7 +309,7 @@ static qn_status measure_all(job *j, int count, char **words) {
     if (problems > MAX_RESULTS)
         return cli_fail(QN_E_INVALID, "%d problems; at most %d are accepted", problems,
                         MAX_RESULTS);
-    cli_progress_begin("measuring", problems * (o.runs + 2));
+    cli_progress_begin("measuring", problems * (o.runs + timing_warm_up(&j->report.device)));
     for (int i = 0; st == QN_OK && i < rows_count(); i++)
         if (is_wanted(count, words, rows_name(i), rows_family(i)))
             st = take(j, rows_name(i), count > 0,
@@ -326,18 +341,40 @@ static qn_status print_report(const bench_report *report) {
     return cli_flush();
 }
 
+/** Checks that the device's times mean something. */
+static qn_status check_clock(const qn_device_info *info) {
+    if (o.clock && !info->is_modelled)
+        return cli_fail(QN_E_INVALID,
+                        "option --clock: device %s has times that are measured, accepted: a "
+                        "simulated device",
+                        info->spec);
+    if (info->has_clock)
+        return QN_OK;
+    return cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure%s",
+                    info->spec,
+                    !info->is_modelled             ? ""
+                    : strcmp(info->arch, "gfx942") ? ": time is modelled of sim:gfx942 alone"
+                                                   : ": QUERN_SIM has clock=off");
+}
+
+/** Opens the device. Times of a simulated one are modelled. */
+static qn_status open_device(job *j) {
+    qn_device_info *info = &j->report.device.info;
+    cli_clock_start(o.clock);
+    CLI_TRY(cli_device_open(&j->report.device, o.spec));
+    CLI_TRY(check_clock(info));
+    o.runs = o.runs ? o.runs : info->is_modelled ? 1 : RUNS;
+    cli_limits_get(&j->report.limits, info);
+    return QN_OK;
+}
+
 static qn_status measure_device(job *j, int count, char **ops) {
     cli_output plot = {0};
     qn_status st = QN_OK;
     for (int i = 0; i < count; i++)
         CLI_TRY_OUT(check_word(ops[i]));
     CLI_TRY_OUT(cli_output_check(o.plot_path, o.force));
-    CLI_TRY_OUT(cli_device_open(&j->report.device, o.spec));
-    if (!j->report.device.info.has_clock)
-        CLI_TRY_OUT(cli_fail(QN_E_UNSUPPORTED,
-                             "device %s has no clock, so there is nothing to measure",
-                             j->report.device.info.spec));
-    cli_limits_get(&j->report.limits, &j->report.device.info);
+    CLI_TRY_OUT(open_device(j));
     CLI_TRY_OUT(measure_all(j, count, ops));
     if (o.plot_path)
         CLI_TRY_OUT(start_plot(&plot, &j->report));
@@ -345,6 +382,8 @@ static qn_status measure_device(job *j, int count, char **ops) {
     if (o.plot_path)
         CLI_TRY_OUT(cli_output_commit(&plot));
 out:
+    for (int i = 0; i < j->report.count; i++)
+        json_decref(j->report.results[i].clock);
     cli_output_discard(&plot);
     cli_device_close(&j->report.device);
     return st;
@@ -355,12 +394,15 @@ static int run(int count, char **arguments) {
     qn_status st = parse_numbers("--m", o.m_list, j.m, &j.num_m);
     if (st == QN_OK)
         st = parse_numbers("--seq", o.seq_list, j.seq, &j.num_seq);
+    o.runs = o.runs || !o.peer ? o.runs : RUNS;
     const bool is_attention = count && strcmp(arguments[0], "attention") == 0;
     if (st == QN_OK && o.peer &&
         (count > 1 || (count && !is_attention && strcmp(arguments[0], "gemm") != 0)))
         st =
             cli_fail(QN_E_INVALID, "option --peer: found op '%s', accepted: one of gemm, attention",
                      arguments[count - 1]);
+    if (st == QN_OK && o.peer && o.clock)
+        st = cli_fail(QN_E_INVALID, "option --clock: not accepted with --peer, which measures");
     if (st == QN_OK)
         st = o.peer ? bench_run_peer(&o, is_attention) : measure_device(&j, count, arguments);
     return cli_finish("bench", st);
@@ -383,7 +425,9 @@ const cli_command cli_bench = {
         "bf16 and of e4m3fn. 'of the limit' is the op's speed beside the copy's, or beside\n"
         "what arithmetic or memory would allow. Loops that do nothing else measure this\n"
         "limit on the CPU; for GPUs it is from data sheets. The copy is the library's own:\n"
-        "on the CPU it takes all threads and goes past the caches. With --peer the command\n"
+        "on the CPU it takes all threads and goes past the caches. On sim:gfx942 times are\n"
+        "modelled, not measured (docs/clock.md), memory's limit stands in for the copy, and\n"
+        "the last column has the largest shares of the SIMDs' cycles. With --peer the command\n"
         "measures gemm (also without OP) beside PyTorch's product in bf16, or attention\n"
         "beside each of the backends of PyTorch's scaled_dot_product_attention: prompts as\n"
         "arithmetic, the decode as bytes of the cache. On GPUs attention's calls are\n"

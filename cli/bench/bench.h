@@ -7,7 +7,7 @@
 #include "rows.h"
 
 typedef struct bench_options {
-    const char *spec, *peer, *python, *plot_path, *m_list, *seq_list;
+    const char *spec, *peer, *python, *plot_path, *m_list, *seq_list, *clock;
     int64_t runs, n, k;
     rows_shape shape;
     bool as_json, force;

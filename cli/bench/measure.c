@@ -70,12 +70,12 @@ typedef struct gemm_run {
     cli_device *device;
     cli_tensor a, scale_a, d, b[NUM_WEIGHTS], scale_b[NUM_WEIGHTS];
     bool is_packed;
-    int turn;
+    int turn, num_weights;
 } gemm_run;
 
 static qn_status run_gemm(void *context) {
     gemm_run *r = context;
-    const int w = r->turn++ % NUM_WEIGHTS;
+    const int w = r->turn++ % r->num_weights;
     qn_gemm_args args = {.struct_size = sizeof args,
                          .d = &r->d.t,
                          .a = &r->a.t,
@@ -120,7 +120,7 @@ static qn_status open_gemm(gemm_run *r, int64_t m, int64_t n, int64_t k) {
     CLI_TRY(make_filled(&r->a, r->device, fp8, m, k, &random));
     CLI_TRY(make_filled(&r->scale_a, r->device, f32, m, blocks_of(k), &random));
     CLI_TRY(cli_tensor_make(&r->d, r->device, bf16, 2, shape));
-    for (int w = 0; w < NUM_WEIGHTS; w++)
+    for (int w = 0; w < r->num_weights; w++)
         CLI_TRY(open_weight(r, w, n, k, &random));
     return QN_OK;
 }
@@ -137,7 +137,8 @@ static void close_gemm(gemm_run *r) {
 
 qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *limits, int64_t m,
                        int64_t n, int64_t k, int runs) {
-    gemm_run r = {.device = device};
+    const int all_runs = runs + timing_warm_up(device);
+    gemm_run r = {.device = device, .num_weights = all_runs < NUM_WEIGHTS ? all_runs : NUM_WEIGHTS};
     const double read = (double)m * (double)k + (double)n * (double)k +
                         4 * (double)blocks_of(k) * (double)(m + blocks_of(n));
     *out = (measurement){.op = "gemm",

@@ -21,6 +21,7 @@ typedef struct measurement {
     double limit_ns; // what the device's limits allow; 0: not known
     const char *bound;         // "memory" or "arithmetic"
     attention_shape attention; // for attention alone
+    json_t *clock;             // where the last run's modelled time went; null: times are measured
 } measurement;
 
 /** Measures bf16 [rows, cols] to e4m3fn by blocks of block_rows x 128; runs alternate with

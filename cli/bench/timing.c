@@ -5,9 +5,11 @@
 
 #include <stdlib.h>
 
-enum { WARM_UP = 2 };
-
 // ---- timing
+
+int timing_warm_up(const cli_device *device) {
+    return device->info.is_modelled ? 1 : 2;
+}
 
 /** The times of one side's runs. */
 typedef struct timer {
@@ -54,16 +56,27 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/** Keeps where the time of the runs since the last call went, if it is modelled. */
+static void take_clock(measurement *out, const cli_device *device) {
+    if (!device->info.is_modelled)
+        return;
+    json_decref(out->clock);
+    out->clock = cli_clock_take();
+}
+
 /** Runs the sides in turns and sorts their times. The measurement is the first side's times and
  *  kernel. */
 static qn_status run_sides(measurement *out, cli_device *device, side *sides, int count, int runs) {
     for (int i = 0; i < count; i++)
         CLI_TRY(timer_open(&sides[i].timer, device, runs));
-    for (int i = 0; i < runs + WARM_UP; i++) {
+    const int warm_up = timing_warm_up(device);
+    for (int i = 0; i < runs + warm_up; i++) {
+        take_clock(out, device);
         for (int n = 0; n < count; n++)
-            CLI_TRY(run_side(&sides[n], device, i >= WARM_UP));
+            CLI_TRY(run_side(&sides[n], device, i >= warm_up));
         cli_progress_add(1);
     }
+    take_clock(out, device);
     for (int i = 0; i < count; i++)
         qsort(sides[i].timer.times, (size_t)runs, sizeof(int64_t), by_value);
     out->kernel = qn_last_kernel();
@@ -140,8 +153,18 @@ static qn_status run_copy(void *context) {
     return qn_copy(r->device->stream, &r->to.t, &r->from.t);
 }
 
+static qn_status timing_beside_memory(measurement *out, cli_device *device,
+                                      qn_status (*body)(void *), void *context, int runs) {
+    cli_limits limits;
+    cli_limits_get(&limits, &device->info);
+    timing_set_limit(out, limits.bf16_flops, limits.read_bytes);
+    return timing_alone(out, device, body, context, runs);
+}
+
 qn_status timing_beside_copy(measurement *out, cli_device *device, qn_status (*body)(void *),
                              void *context, int runs) {
+    if (device->info.is_modelled)
+        return timing_beside_memory(out, device, body, context, runs);
     copy_run c = {.device = device};
     side sides[] = {{body, context, {0}}, {run_copy, &c, {0}}};
     cli_random random = {1};

@@ -5,7 +5,11 @@
 #define CLI_TIMING_H
 
 #include "../number.h"
+#include "../sim/clock.h"
 #include "measure.h"
+
+/** Returns how many runs come before those that count: caches and code are then warm. */
+int timing_warm_up(const cli_device *device);
 
 /** Makes a tensor of values that differ: bf16 near 1 in size, small f32 above zero, FP8 codes other
  *  than NaN, i32 that count from 0. */
@@ -16,7 +20,8 @@ qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dty
 qn_status timing_alone(measurement *out, cli_device *device, qn_status (*body)(void *),
                        void *context, int runs);
 /** Times runs of body in turns with copies that read and write out->bytes in all; fills in times
- *  and kernel. */
+ *  and kernel. On a simulated device, where copies take no time, the limit of memory stands in for
+ *  them. */
 qn_status timing_beside_copy(measurement *out, cli_device *device, qn_status (*body)(void *),
                              void *context, int runs);
 /** Sets the time that out's bytes and operations take at least, at so many a second; 0 for either:

@@ -56,8 +56,9 @@ typedef struct qn_device_info {
     int32_t num_compute_units; /**< compute units; CPU: threads that the system allows */
     int32_t wave_size;         /**< lanes in a wave; CPU: 1 */
     int32_t clock_khz;         /**< peak clock; 0 if unknown */
-    int32_t has_clock;         /**< 1: event times are measured; 0: the device has no clock */
-    int32_t is_modelled;       /**< 1: the device is a simulated GPU, which has no clock */
+    int32_t has_clock;         /**< 1: events have times; 0: the device has no clock */
+    int32_t is_modelled;       /**< 1: the device is a simulated GPU, whose clock is modelled: off
+                                    unless QUERN_SIM has clock=on or clock=full */
 } qn_device_info;
 
 /** Opens a device.

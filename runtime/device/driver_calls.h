@@ -48,7 +48,7 @@ static qn_status event_sync(qn_event *event) {
 static qn_status event_elapsed(int64_t *out_ns, qn_event *start, qn_event *end) {
     float ms = 0;
     TRY_ON(start->device, EventElapsedTime, (&ms, start->native, end->native), "");
-    *out_ns = (int64_t)((double)ms * 1e6);
+    *out_ns = (int64_t)((double)ms * 1e6 + 0.5); // a float near the driver's nanoseconds
     return QN_OK;
 }
 

@@ -33,6 +33,7 @@ static bool take_functions(hip_api *api, const char **missing) {
 #undef X
     api->configure = (typeof(api->configure))dlsym(api->handle, "quernsim_configure");
     api->evidence = (typeof(api->evidence))dlsym(api->handle, "quernsim_evidence");
+    api->clock = (typeof(api->clock))dlsym(api->handle, "quernsim_clock");
     return true;
 }
 
@@ -317,6 +318,7 @@ static void fill_info(qn_device *device, const hip_api *api, const hip_propertie
     info->num_compute_units = properties->multiProcessorCount;
     info->wave_size = properties->warpSize;
     info->clock_khz = properties->clockRate;
+    info->is_modelled = api->configure != nullptr; // QUERN_HIP_LIBRARY may name the simulator
 }
 
 static qn_status open_ordinal(qn_device *device, const hip_api *api, int ordinal,
@@ -332,6 +334,8 @@ static qn_status open_ordinal(qn_device *device, const hip_api *api, int ordinal
     device->backend = &hip_backend;
     device->features = device->target->features;
     fill_info(device, api, properties);
+    device->info.has_clock =
+        !device->info.is_modelled || (api->clock && api->clock(ordinal, nullptr, 0));
     return QN_OK;
 }
 
@@ -367,9 +371,6 @@ qn_status qni_hip_open(qn_device *device, const char *arg) {
     QN_TRY(open_ordinal(device, &real_driver, ordinal, &properties));
     snprintf(device->info.spec, sizeof device->info.spec, "hip:%d", ordinal);
     device->id = (DLDevice){kDLROCM, ordinal};
-    device->info.is_modelled =
-        real_driver.configure != nullptr; // QUERN_HIP_LIBRARY may name the simulator
-    device->info.has_clock = !device->info.is_modelled;
     return st;
 }
 
@@ -443,7 +444,6 @@ qn_status qni_sim_open(qn_device *device, const char *arg) {
     snprintf(device->info.spec, sizeof device->info.spec, "sim:%s", arg);
     // Ids in this process are 1000 and up, a hundred for each architecture.
     device->id = (DLDevice){kDLROCM, 1000 + 100 * (int32_t)(target - qni_targets) + n - 1};
-    device->info.is_modelled = 1;
     return st;
 }
 

@@ -88,6 +88,7 @@ typedef struct hip_api {
     const char *(*GetErrorString)(hipError_t error);
     int (*configure)(const char *options); // only of the simulated GPU; null for a real driver
     char (*evidence)(void *function, char *names, size_t bytes); // only of the simulated GPU
+    int (*clock)(int device, char *json, size_t bytes);          // only of the simulated GPU
     char path[256];
 } hip_api;
 

@@ -4,6 +4,7 @@
 
 #include "machine.h"
 #include "power.h"
+#include "report.h"
 #include "share.h"
 
 #include <stdio.h>
@@ -28,6 +29,14 @@ uint64_t sim_clock_now(sim_clock *clock) {
     const uint64_t ns = clock->ns;
     pthread_mutex_unlock(&clock->lock);
     return ns;
+}
+
+void sim_clock_tell(sim_clock *clock, sim_clock_result *sum) {
+    pthread_mutex_lock(&clock->lock);
+    if (clock->told.ns)
+        sim_clock_add(sum, &clock->told);
+    clock->told = (sim_clock_result){};
+    pthread_mutex_unlock(&clock->lock);
 }
 
 // ---- what kernels read
@@ -119,6 +128,7 @@ static void run_locked(sim_dispatch *d) {
     d->timed = sim_clock_result_of(m, end);
     d->clock->ticks += end;
     d->clock->ns += d->timed.ns;
+    sim_clock_add(&d->clock->told, &d->timed);
     sim_machine_destroy(m);
 }
 

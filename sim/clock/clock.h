@@ -26,6 +26,7 @@ typedef struct sim_clock {
     uint32_t num_code;
     uint64_t ns;    // that have passed on the device
     uint64_t ticks; // of earlier launches: when lines of mall arrive is counted from the first one
+    sim_clock_result told; // the launches since sim_clock_tell
 } sim_clock;
 
 void sim_clock_init(sim_clock *clock);
@@ -37,6 +38,8 @@ void sim_clock_run(sim_dispatch *d);
 bool sim_clock_has_run(const sim_dispatch *d, uint64_t flat_id);
 /** Returns the nanoseconds that have passed on the device. */
 uint64_t sim_clock_now(sim_clock *clock);
+/** Adds the launches since the last call to *sum. */
+void sim_clock_tell(sim_clock *clock, sim_clock_result *sum);
 /** Returns the host's clock in nanoseconds. */
 uint64_t sim_host_ns(void);
 /** Returns what a kernel reads as the core clock, and as the clock of 100 MHz: modelled time if the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock's part of a profile.
+// Results of the clock: their sum, and their text in profiles.
 #include "report.h"
 
 void sim_clock_add(sim_clock_result *sum, const sim_clock_result *one) {
@@ -23,7 +23,7 @@ void sim_clock_write(FILE *out, const sim_clock_result *r) {
 #undef SIM_SPENT
     };
     fprintf(out,
-            "     \"clock\": {\"ns\": %llu, \"unlimited_ns\": %llu, \"cycles\": %llu, "
+            "{\"ns\": %llu, \"unlimited_ns\": %llu, \"cycles\": %llu, "
             "\"mhz\": %.0f, \"watts\": %.0f, \"workgroups_run\": %llu,\n      \"simd_cycles\": {",
             (unsigned long long)r->ns, (unsigned long long)r->unlimited_ns,
             (unsigned long long)r->cycles, r->mhz, r->watts, (unsigned long long)r->groups_run);
@@ -36,5 +36,5 @@ void sim_clock_write(FILE *out, const sim_clock_result *r) {
     comma = ", ";
 #include "traffic.def"
 #undef SIM_LEVEL
-    fputs("}},\n", out);
+    fputs("}}", out);
 }

@@ -9,7 +9,7 @@
 
 /** Adds a launch to the sum of several. The clock and the watts are those of the last one. */
 void sim_clock_add(sim_clock_result *sum, const sim_clock_result *one);
-/** Writes a member "clock" of a JSON object, with a comma behind. */
+/** Writes a result as a JSON object. */
 void sim_clock_write(FILE *out, const sim_clock_result *result);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program asks of a device and sets on it: peers, limits, flags, the device's place on the
 // bus.
+#include "../clock/report.h"
 #include "runtime.h"
 
 #include <stdio.h>
@@ -163,4 +164,31 @@ hipError_t hipDeviceGetUuid(char uuid[16], hipDevice_t device) {
     if (error == hipSuccess)
         memcpy(uuid, properties.uuid, sizeof properties.uuid);
     return error;
+}
+
+// ---- modelled time
+
+static bool is_modelled(const sim_device *device) {
+    return sim_hip.options.clock != SIM_CLOCK_OFF && device->chip->timing;
+}
+
+int quernsim_clock(int id, char *json, size_t bytes) {
+    sim_clock_result sum = {};
+    bool found = false;
+    if (sim_hip_start() != hipSuccess)
+        return false;
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
+        sim_device *device = &sim_hip.devices[i];
+        if ((id >= 0 && device->id != (uint32_t)id) || !is_modelled(device))
+            continue;
+        found = true;
+        if (json)
+            sim_clock_tell(&device->clock, &sum);
+    }
+    FILE *to = found && json ? fmemopen(json, bytes, "w") : nullptr;
+    if (to) {
+        sim_clock_write(to, &sum);
+        fclose(to);
+    }
+    return found && (!json || to);
 }

@@ -95,8 +95,11 @@ static void write_record(FILE *out, const record *r) {
             r->kernel.num_vgprs, r->kernel.num_agprs, r->kernel.num_sgprs, r->lds_bytes,
             sim_kernel_scratch(&r->kernel));
     write_occupancy(out, r);
-    if (r->timed.ns)
+    if (r->timed.ns) {
+        fputs("     \"clock\": ", out);
         sim_clock_write(out, &r->timed);
+        fputs(",\n", out);
+    }
     write_counters(out, r);
     fputs("}", out);
 }
