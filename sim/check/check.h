@@ -49,6 +49,7 @@ enum {               // sim_past.at: what an instruction left unfinished with a 
 struct sim_past {
     uint32_t clock;
     uint32_t unit_free;                              // when the next matrix instruction can begin
+    uint32_t open_until[SIM_NUM_REGS];               // from then on no deed matters any more
     uint32_t at[SIM_NUM_DEEDS][SIM_NUM_REGS];        // time of the deed; 0: there was none
     const sim_inst *by[SIM_NUM_DEEDS][SIM_NUM_REGS]; // valid where `at` is not 0
 };

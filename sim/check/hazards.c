@@ -26,6 +26,8 @@ typedef enum use {
     USE_MEMORY,
 } use;
 
+enum { MOST_AFTER_MATRIX = 19 }; // LLVM looks back no further
+
 static uint32_t after_f64(const sim_inst *by, const sim_inst *inst, use u, sim_arch arch) {
     const sim_matrix *next = &inst->traits.matrix;
     const uint8_t passes = by->traits.matrix.passes;
@@ -42,10 +44,8 @@ static uint32_t after_f64(const sim_inst *by, const sim_inst *inst, use u, sim_a
     }
 }
 
-/** Returns the wait states between a matrix instruction and another use of its result. LLVM looks
- *  back no further than 19. */
+/** Returns the wait states between a matrix instruction and another use of its result. */
 static uint32_t after_matrix(const sim_inst *by, const sim_inst *inst, use u, sim_arch arch) {
-    enum { MOST = 19 };
     const sim_matrix *x = &by->traits.matrix, *next = &inst->traits.matrix;
     uint32_t need;
     const bool is_slow = arch == SIM_GFX950 && x->unit == SIM_MATRIX_XDL && x->passes != 2;
@@ -63,7 +63,7 @@ static uint32_t after_matrix(const sim_inst *by, const sim_inst *inst, use u, si
                                               : x->passes;
     default:
         need = x->passes + (x->unit == SIM_MATRIX_XDL ? 3u + is_slow : 2u);
-        return need < MOST ? need : MOST;
+        return need < MOST_AFTER_MATRIX ? need : MOST_AFTER_MATRIX;
     }
 }
 
@@ -128,6 +128,24 @@ static const char *deed_name(unsigned deed) {
     return names[deed];
 }
 
+/** Returns the most wait states that any instruction can need after a deed of `by`; no function
+ *  above gives more. */
+static uint32_t most_after(unsigned deed, unsigned reg, const sim_inst *by) {
+    enum { AFTER_MASK = 5, AFTER_VECTOR = 2 };
+    const uint32_t passes = by->traits.matrix.passes + 2u;
+    if (reg >= SIM_REG_SCALAR)
+        return AFTER_MASK;
+    if (deed == SIM_DEED_MATRIX || deed == SIM_DEED_C)
+        return passes > MOST_AFTER_MATRIX ? passes : MOST_AFTER_MATRIX;
+    return AFTER_VECTOR;
+}
+
+/** Returns whether an instruction left something unfinished with the register, not long ago. Most
+ *  registers are settled by this one look. */
+static bool is_open(const struct sim_past *past, unsigned reg) {
+    return (int32_t)(past->open_until[reg] - past->clock) > 0;
+}
+
 /** Returns whether `need` wait states have passed since the last deed on a register; reports it if
  *  not. */
 static bool has_waited(sim_wave *w, const sim_inst *inst, unsigned deed, unsigned reg,
@@ -153,6 +171,8 @@ static bool check_source(sim_wave *w, const sim_inst *inst, unsigned i, sim_arch
     const struct sim_past *past = &w->shadow->past;
     span span = span_of(&inst->src[i]);
     for (unsigned reg = span.first; reg < span.first + span.count; reg++) {
+        if (!is_open(past, reg))
+            continue;
         const bool is_vector = reg < SIM_REG_SCALAR;
         const sim_inst *matrix =
             is_vector && past->at[SIM_DEED_MATRIX][reg] ? past->by[SIM_DEED_MATRIX][reg] : nullptr;
@@ -201,7 +221,7 @@ static bool check(sim_wave *w, const sim_inst *inst) {
         span span = span_of(&inst->dst[i]);
         for (unsigned reg = span.first; reg < span.first + span.count && reg < SIM_REG_SCALAR;
              reg++) {
-            if (!check_result(w, inst, reg, arch))
+            if (is_open(&w->shadow->past, reg) && !check_result(w, inst, reg, arch))
                 return false;
         }
     }
@@ -209,10 +229,18 @@ static bool check(sim_wave *w, const sim_inst *inst) {
 }
 
 static void note_span(struct sim_past *past, unsigned deed, span span, const sim_inst *inst) {
+    const uint32_t until = past->clock + 1 + most_after(deed, span.first, inst);
     for (unsigned reg = span.first; reg < span.first + span.count; reg++) {
-        past->at[deed][reg] = inst ? past->clock : 0;
+        past->at[deed][reg] = past->clock;
         past->by[deed][reg] = inst;
+        if ((int32_t)(until - past->open_until[reg]) > 0)
+            past->open_until[reg] = until;
     }
+}
+
+static void forget_span(struct sim_past *past, unsigned deed, span span) {
+    for (unsigned reg = span.first; reg < span.first + span.count; reg++)
+        past->at[deed][reg] = 0;
 }
 
 static void note_matrix(struct sim_past *past, const sim_inst *inst) {
@@ -222,7 +250,7 @@ static void note_matrix(struct sim_past *past, const sim_inst *inst) {
                                                              // once
         note_span(past, SIM_DEED_C, span_of(c), inst);
     note_span(past, SIM_DEED_MATRIX, span_of(&inst->dst[0]), inst);
-    note_span(past, SIM_DEED_VECTOR, span_of(&inst->dst[0]), nullptr);
+    forget_span(past, SIM_DEED_VECTOR, span_of(&inst->dst[0]));
     past->unit_free = past->clock + x->passes;
 }
 
@@ -234,9 +262,12 @@ static void note(struct sim_past *past, const sim_inst *inst) {
     }
     for (unsigned i = 0; i < inst->num_dst; i++) {
         span span = span_of(&inst->dst[i]);
-        note_span(past, SIM_DEED_VECTOR, span, is_vector(inst) ? inst : nullptr);
+        if (is_vector(inst))
+            note_span(past, SIM_DEED_VECTOR, span, inst);
+        else
+            forget_span(past, SIM_DEED_VECTOR, span);
         if (is_vector(inst) && inst->dst[i].kind == SIM_OP_VGPR)
-            note_span(past, SIM_DEED_MATRIX, span, nullptr);
+            forget_span(past, SIM_DEED_MATRIX, span);
         else if (t->klass == SIM_SALU)
             note_span(past, SIM_DEED_SCALAR, span, inst);
     }
@@ -261,5 +292,6 @@ void sim_check_hazards(sim_wave *w, const sim_inst *inst) {
 void sim_hazards_begin(sim_wave *w) {
     struct sim_past *past = &w->shadow->past;
     memset(past->at, 0, sizeof past->at);
+    memset(past->open_until, 0, sizeof past->open_until);
     past->clock = past->unit_free = 1;
 }

@@ -14,15 +14,27 @@
 
 #include <string.h>
 
-/** One lane's access to one cell. */
+/** One lane's access to one cell. The last line is the same for all of an instruction's lanes. */
 typedef struct touch {
     sim_wave *w;
     const sim_inst *inst;
     int lane;
     uint32_t offset; // of the cell's first byte
     uint8_t bytes;   // bit i: byte i
-    uint8_t stream;
+    uint8_t stream, wave;
+    uint32_t check, epoch, pc, seq; // pc as an offset from the kernel's entry
 } touch;
+
+static touch touch_of(sim_wave *w, const sim_inst *inst, unsigned stream) {
+    return (touch){.w = w,
+                   .inst = inst,
+                   .stream = (uint8_t)stream,
+                   .wave = (uint8_t)w->index,
+                   .check = w->group->dispatch->check,
+                   .epoch = w->shadow->epoch,
+                   .pc = sim_check_offset(w, inst->pc),
+                   .seq = (uint32_t)w->shadow->issued[stream]};
+}
 
 static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
     const sim_dispatch *d = w->group->dispatch;
@@ -30,7 +42,7 @@ static const char *mnemonic_at(sim_wave *w, uint32_t offset) {
 }
 
 static bool wants(const touch *t, uint32_t check) {
-    return t->w->group->dispatch->check & check;
+    return t->check & check;
 }
 
 static sim_fault_about about_of(const touch *t, uint32_t other) {
@@ -77,8 +89,7 @@ static bool has_arrived(const touch *t, const sim_cell *c) {
 
 /** Returns whether another wave wrote the cell in this epoch. */
 static bool was_written_now(const touch *t, const sim_cell *c) {
-    return c->write_epoch == t->w->shadow->epoch &&
-           (c->writer != t->w->index || c->several_writers);
+    return c->write_epoch == t->epoch && (c->writer != t->wave || c->several_writers);
 }
 
 static bool report_unwritten(const touch *t, const sim_cell *c) {
@@ -128,12 +139,11 @@ static bool check_read(const touch *t, sim_cell *c, bool is_atomic) {
 }
 
 static void note_read(const touch *t, sim_cell *c) {
-    const uint32_t epoch = t->w->shadow->epoch;
-    const bool again = c->read_epoch == epoch;
-    c->several_readers = again && (c->several_readers || c->reader != t->w->index);
-    c->read_epoch = epoch;
-    c->reader = (uint8_t)t->w->index;
-    c->read_pc = sim_check_offset(t->w, t->inst->pc);
+    const bool again = c->read_epoch == t->epoch;
+    c->several_readers = again && (c->several_readers || c->reader != t->wave);
+    c->read_epoch = t->epoch;
+    c->reader = t->wave;
+    c->read_pc = t->pc;
 }
 
 /** Notes a write over another wave's write of this epoch; sim_check_doubt looks at its value
@@ -150,12 +160,11 @@ static void doubt(const touch *t, const sim_cell *c) {
 }
 
 static bool check_write(const touch *t, sim_cell *c, bool is_atomic) {
-    bool read_now =
-        c->read_epoch == t->w->shadow->epoch && (c->several_readers || c->reader != t->w->index);
+    bool read_now = c->read_epoch == t->epoch && (c->several_readers || c->reader != t->wave);
     if (read_now && wants(t, SIM_CHECK_RACE))
         return report_race(t, "writes", c->reader, "read", c->read_pc);
     if (!was_written_now(t, c)) {
-        return !c->write_epoch || c->writer != t->w->index || !wants(t, SIM_CHECK_WAIT) ||
+        return !c->write_epoch || c->writer != t->wave || !wants(t, SIM_CHECK_WAIT) ||
                has_arrived(t, c) || meet_early(t, c, "written");
     }
     const bool overlaps = c->written & t->bytes;
@@ -165,17 +174,15 @@ static bool check_write(const touch *t, sim_cell *c, bool is_atomic) {
 }
 
 static void note_write(const touch *t, sim_cell *c, bool is_atomic) {
-    const struct sim_shadow *s = t->w->shadow;
-    const uint32_t epoch = t->w->shadow->epoch;
-    const bool again = c->write_epoch == epoch;
-    c->several_writers = again && (c->several_writers || c->writer != t->w->index);
+    const bool again = c->write_epoch == t->epoch;
+    c->several_writers = again && (c->several_writers || c->writer != t->wave);
     c->atomic = is_atomic && (!again || c->atomic);
-    c->write_epoch = epoch;
-    c->writer = (uint8_t)t->w->index;
+    c->write_epoch = t->epoch;
+    c->writer = t->wave;
     c->written |= t->bytes;
     c->write_stream = t->stream & 3;
-    c->write_seq = (uint32_t)s->issued[t->stream];
-    c->write_pc = sim_check_offset(t->w, t->inst->pc);
+    c->write_seq = t->seq;
+    c->write_pc = t->pc;
     if (!c->late) { // else the earlier write lands on this one
         memcpy(&c->kept, t->w->group->lds + t->offset, 4);
         c->late_bytes = t->bytes & 15;
@@ -214,18 +221,19 @@ static bool check_alignment(const touch *t, uint32_t at, uint32_t bytes) {
 void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_address[SIM_LANES],
                    uint64_t mask, uint32_t bytes) {
     const bool is_dma = inst->traits.access == SIM_ACCESS_DMA;
-    touch t = {.w = w, .inst = inst, .stream = is_dma ? SIM_STREAM_LOAD : SIM_STREAM_LDS};
+    touch t = touch_of(w, inst, is_dma ? SIM_STREAM_LOAD : SIM_STREAM_LDS);
     sim_cell *cells = w->group->shadow->cells;
     if (inst->traits.access == SIM_ACCESS_ATOMIC)
         sim_race_lds_atomic(w);
     for (uint64_t left = mask; left; left &= left - 1) {
         t.lane = __builtin_ctzll(left);
         const uint32_t at = (uint32_t)(lane_address[t.lane] - w->group->lds);
+        const bool is_whole = !((at | bytes) & 3);
         if (!check_alignment(&t, at, bytes))
             return;
         for (uint32_t cell = at & ~3u; cell < at + bytes; cell += 4) {
             t.offset = cell;
-            t.bytes = bytes_in(cell, at, bytes);
+            t.bytes = is_whole ? 15 : bytes_in(cell, at, bytes);
             if (!touch_cell(&t, &cells[cell / 4]))
                 return;
         }

@@ -66,7 +66,8 @@ static void begin_wave(struct sim_shadow *s, sim_wave *w) {
     s->has_stored = false;
     begin_registers(s, w);
     w->shadow = s;
-    sim_hazards_begin(w);
+    if (w->group->dispatch->chip->gfx_major == 9) // no other chip's instructions have wait states
+        sim_hazards_begin(w);
 }
 
 void sim_check_begin(sim_workgroup *group, void *memory) {

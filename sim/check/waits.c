@@ -101,7 +101,8 @@ static void set_late(struct sim_shadow *s, unsigned reg, bool on) {
     s->num_late += (uint32_t)on - (uint32_t)was;
 }
 
-static bool check_pending(sim_wave *w, const sim_inst *inst, const sim_operand *op, bool is_write) {
+[[gnu::noinline]] static bool check_pending(sim_wave *w, const sim_inst *inst,
+                                            const sim_operand *op, bool is_write) {
     struct sim_shadow *s = w->shadow;
     span span = span_of(op);
     for (uint64_t left = bits_of(s->pending, span); left; left &= left - 1) {
@@ -121,12 +122,17 @@ static bool check_pending(sim_wave *w, const sim_inst *inst, const sim_operand *
     return true;
 }
 
+/** Returns whether a register of the operand may wait for its result; few do. */
+static inline bool may_be_pending(const sim_wave *w, const sim_operand *op) {
+    return bits_of(w->shadow->pending, span_of(op));
+}
+
 bool sim_check_waits(sim_wave *w, const sim_inst *inst) {
     for (unsigned i = 0; i < inst->num_src; i++)
-        if (!check_pending(w, inst, &inst->src[i], false))
+        if (may_be_pending(w, &inst->src[i]) && !check_pending(w, inst, &inst->src[i], false))
             return false;
     for (unsigned i = 0; i < inst->num_dst; i++)
-        if (!check_pending(w, inst, &inst->dst[i], true))
+        if (may_be_pending(w, &inst->dst[i]) && !check_pending(w, inst, &inst->dst[i], true))
             return false;
     return true;
 }
