@@ -108,10 +108,15 @@ static void init_lanes(sim_wave *w) {
     const uint64_t first = (uint64_t)w->index * sim_wave_size(d), left = num_threads(d) - first;
     const uint32_t live = left < sim_wave_size(d) ? (uint32_t)left : sim_wave_size(d);
     w->exec = live == 64 ? UINT64_MAX : (UINT64_C(1) << live) - 1;
+    const uint32_t width = d->block[0], height = d->block[1], row = (uint32_t)first / width;
+    uint32_t x = (uint32_t)first % width, y = row % height, z = row / height;
     for (uint32_t lane = 0; lane < live; lane++) {
-        const uint32_t thread = (uint32_t)first + lane;
-        const uint32_t x = thread % d->block[0], rest = thread / d->block[0];
-        w->v[0][lane] = x | rest % d->block[1] << 10 | rest / d->block[1] << 20;
+        w->v[0][lane] = x | y << 10 | z << 20;
+        if (++x == width) {
+            x = 0;
+            z += ++y == height;
+            y = y == height ? 0 : y;
+        }
     }
 }
 

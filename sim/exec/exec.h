@@ -347,9 +347,24 @@ typedef uint16_t u16x16 __attribute__((vector_size(32)));
 #define SIM_CONVERSION static inline __attribute__((noinline))
 #endif
 
-SIM_CONVERSION f32x16 f32_of_f16(u32x16 bits) {
+#ifdef __AVX512F__
+static inline f32x16 f32_of_f16(u32x16 bits) {
     return __builtin_convertvector((f16x16) __builtin_convertvector(bits, u16x16), f32x16);
 }
+#else
+/** Does what the instruction for it does: exact, and signalling NaNs become quiet. */
+SIM_CONVERSION f32x16 f32_of_f16(u32x16 bits) {
+    const u32x16 exponent = bits & 0x7c00, mantissa = bits & 0x3ff;
+    const f32x16 small = __builtin_convertvector(mantissa, f32x16) * 0x1p-24f;
+    const u32x16 quiet = (u32x16)(mantissa != 0) & 0x400000;
+    const u32x16 special = 0x7f800000 | mantissa << 13 | quiet;
+    const u32x16 normal = (exponent << 13 | mantissa << 13) + (112u << 23);
+    const u32x16 is_small = (u32x16)(exponent == 0), is_special = (u32x16)(exponent == 0x7c00);
+    const u32x16 size =
+        ((u32x16)small & is_small) | (special & is_special) | (normal & ~is_small & ~is_special);
+    return (f32x16)(size | (bits & 0x8000) << 16);
+}
+#endif
 
 SIM_CONVERSION u32x16 f16_of_f32(f32x16 value) {
     return __builtin_convertvector((u16x16) __builtin_convertvector(value, f16x16), u32x16);
