@@ -128,23 +128,68 @@ typedef struct total {
     double cut; // what Hopper's tensor cores may cut
 } total;
 
-static total multiply_block(const qni_gemm_problem *p, const reader *a, const reader *b, place at,
-                            int64_t k0) {
-    const int64_t a0 = at.slab * p->a_group + at.m * p->a_row;
-    const int64_t b0 = at.group * p->b_group + at.n * p->b_n;
-    total t = {0};
-    double largest = 0; // of an instruction's addends
-    for (int64_t k = k0; k < min_i64(p->k, k0 + 128); k++) {
-        const double x = read_at(a, a0 + k * p->a_k), y = read_at(b, b0 + k * p->b_k);
-        largest = fmax(k % 32 == 0 ? fabs(t.sum) : largest, fabs(x * y));
-        t.cut += k % 32 == 31 || k == p->k - 1 ? FP8_CUT * largest : 0;
-        t.sum += x * y;
-        t.magnitude += fabs(x * y);
-        if (is_subnormal(x) || is_subnormal(y))
-            t.flushed += fabs(x * y);
+enum { BLOCK = 128, LANES = 4 };
+
+/** A K-block of a row, in double; behind the end are zeros. */
+typedef struct run {
+    double at[BLOCK];
+} run;
+
+static void read_run(const reader *r, int64_t begin, int64_t stride, int64_t count, run *out) {
+    for (int64_t k = 0; k < count; k++)
+        out->at[k] = read_at(r, begin + k * stride);
+    for (int64_t k = count; k < BLOCK; k++)
+        out->at[k] = 0;
+}
+
+/** Adds each lane's products up by itself, so that no sum waits for the sum before. */
+static total add_up(const run *x, const run *y) {
+    double sum[LANES] = {0}, magnitude[LANES] = {0};
+    for (int k = 0; k < BLOCK; k += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            const double product = x->at[k + lane] * y->at[k + lane];
+            sum[lane] += product;
+            magnitude[lane] += fabs(product);
+        }
+    return (total){.sum = sum[0] + sum[1] + (sum[2] + sum[3]),
+                   .magnitude = magnitude[0] + magnitude[1] + (magnitude[2] + magnitude[3])};
+}
+
+/** Returns the products that hardware loses which takes subnormals for zeros. */
+static double flushed(const run *x, const run *y) {
+    double lost = BLOCK * SMALLEST_NORMAL;
+    for (int k = 0; k < BLOCK; k++)
+        if (is_subnormal(x->at[k]) || is_subnormal(y->at[k]))
+            lost += fabs(x->at[k] * y->at[k]);
+    return lost;
+}
+
+/** Returns what Hopper's tensor cores may cut of a K-block: of each 32 products and the sum. */
+static double cut(const run *x, const run *y, int64_t count) {
+    double sum = 0, all = 0;
+    for (int k0 = 0; k0 < count; k0 += 32) {
+        double largest = fabs(sum);
+        for (int k = k0; k < k0 + 32; k++) {
+            const double product = x->at[k] * y->at[k];
+            largest = fmax(largest, fabs(product));
+            sum += product;
+        }
+        all += FP8_CUT * largest;
     }
+    return all;
+}
+
+static total multiply_block(const qni_gemm_problem *p, bool cuts_fp8, const reader *a,
+                            const reader *b, place at, int64_t k0) {
+    const int64_t count = min_i64(p->k - k0, BLOCK);
+    run x, y;
+    read_run(a, at.slab * p->a_group + at.m * p->a_row + k0 * p->a_k, p->a_k, count, &x);
+    read_run(b, at.group * p->b_group + at.n * p->b_n + k0 * p->b_k, p->b_k, count, &y);
+    total t = add_up(&x, &y);
     if (p->dtype_a == QNI_BF16)
-        t.flushed += 128 * SMALLEST_NORMAL;
+        t.flushed = flushed(&x, &y);
+    if (cuts_fp8)
+        t.cut = cut(&x, &y, count);
     return t;
 }
 
@@ -163,11 +208,11 @@ static estimate product(const qni_gemm_problem *p, bool cuts_fp8, const readers 
     total all = {0};
     for (int64_t k0 = 0; k0 < p->k; k0 += 128) {
         const double scale = scale_of(p, at, k0 / 128);
-        total block = multiply_block(p, &r->a, &r->b, at, k0);
+        total block = multiply_block(p, cuts_fp8, &r->a, &r->b, at, k0);
         all.sum += scale * block.sum;
         all.magnitude += fabs(scale) * block.magnitude;
         all.flushed += fabs(scale) * block.flushed;
-        all.cut += cuts_fp8 ? fabs(scale) * block.cut : 0;
+        all.cut += fabs(scale) * block.cut;
     }
     return (estimate){all.sum, roundings(p) * all.magnitude + all.flushed + all.cut};
 }
