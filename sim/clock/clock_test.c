@@ -255,12 +255,22 @@ static void test_kernel_clock(void **) {
     run_new(&one_wave, source);
 }
 
+/** Tests that launches which end in the middle are reported as without a clock. */
+static void test_faults(void **) {
+    test_launch launch = {.arch = "gfx942", .groups = 400, .threads = 256, .fails = true};
+    run_new(&launch, "s_nop 0\n s_trap 2\n s_endpgm");
+    launch.groups = 1;
+    run_new(&launch, "loop:\n s_branch loop"); // to the limit of instructions
+    run_new(&launch, "v_cmp_gt_u32 vcc, 64, v0\n s_cbranch_vccz wait\n s_endpgm\n"
+                     "wait:\n s_load_dword s4, s[0:1], 0xffffc\n s_barrier\n s_endpgm");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_issue),       cmocka_unit_test(test_latencies),
-        cmocka_unit_test(test_rates),       cmocka_unit_test(test_waves),
-        cmocka_unit_test(test_rounds),      cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_power),       cmocka_unit_test(test_spent),
-        cmocka_unit_test(test_kernel_clock)};
+        cmocka_unit_test(test_issue),  cmocka_unit_test(test_latencies),
+        cmocka_unit_test(test_rates),  cmocka_unit_test(test_waves),
+        cmocka_unit_test(test_rounds), cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_power),  cmocka_unit_test(test_spent),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_kernel_clock)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

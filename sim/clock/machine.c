@@ -189,8 +189,10 @@ static void deinit_xcd(sim_machine *m, sim_xcd *xcd) {
 void sim_machine_destroy(sim_machine *m) {
     for (uint32_t i = 0; m->xcds && i < m->num_xcds; i++)
         deinit_xcd(m, &m->xcds[i]);
-    for (sim_resident *r = m->idle, *next; r; r = next) {
-        next = r->next;
+    for (sim_resident *r = m->made, *next; r; r = next) {
+        next = r->made;
+        if (r->num_left) // the launch was stopped
+            sim_group_end(&r->group);
         sim_worker_deinit(&r->worker);
         free(r->places);
         free(r);

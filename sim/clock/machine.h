@@ -82,7 +82,8 @@ typedef struct sim_xcd {
 
 /** A workgroup that is resident on a compute unit. */
 struct sim_resident {
-    sim_resident *next; // free ones
+    sim_resident *next; // of those that are idle
+    sim_resident *made; // of all
     sim_worker worker;
     sim_workgroup group;
     sim_compute_unit *unit;
@@ -113,7 +114,7 @@ struct sim_machine {
     uint32_t own_share;    // of 1024 lines, those that no other XCD has fetched before
     sim_event *heap;
     size_t heap_count, heap_room;
-    sim_resident *idle;
+    sim_resident *idle, *made;
     const sim_facts *facts; // of the instruction that has just run
     uint64_t now, last, waves_started;
     uint64_t groups_run;

@@ -26,6 +26,10 @@ static sim_resident *make_resident(sim_machine *m, uint32_t num_waves) {
         r = nullptr;
     }
     m->is_out_of_memory |= !r;
+    if (r) {
+        r->made = m->made;
+        m->made = r;
+    }
     return r;
 }
 
