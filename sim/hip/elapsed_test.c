@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the times that events give: modelled time while the clock is on, to the nanosecond what
+// a profile says; the host's time while it is off.
+//
+// Each case runs in a process of its own, with a QUERN_SIM of its own: this program runs itself
+// again with the case's name, and reads what the case prints.
+#include "hip_testing.h"
+
+#include <math.h>
+
+enum { GROUPS = 700, BLOCK = 128, ITEMS = GROUPS * BLOCK, LAUNCH_NS = 1500, PAUSE_NS = 20000000 };
+
+// ---- the cases, in the child
+
+static hipEvent_t new_event(void) {
+    hipEvent_t event;
+    OK(hip.hipEventCreate(&event));
+    return event;
+}
+
+static hipStream_t new_stream(void) {
+    hipStream_t stream;
+    OK(hip.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+    return stream;
+}
+
+static long long elapsed(hipEvent_t from, hipEvent_t to) {
+    float ms;
+    OK(hip.hipEventElapsedTime(&ms, from, to));
+    return llround((double)ms * 1e6);
+}
+
+/** A kernel whose waves take different times, and its arguments. */
+typedef struct work {
+    hipFunction_t function;
+    struct {
+        void *steps, *start;
+        uint32_t count;
+    } args;
+} work;
+
+static work make_work(hipModule_t module) {
+    static uint32_t start[ITEMS];
+    for (uint32_t i = 0; i < ITEMS; i++)
+        start[i] = i % 97 + 1;
+    return (work){kernel(module, "t_collatz"),
+                  {device_alloc(sizeof start, nullptr), device_alloc(sizeof start, start), ITEMS}};
+}
+
+static hipError_t start_work(work *w, hipStream_t stream) {
+    return launch(w->function, GROUPS, BLOCK, stream, &w->args, sizeof w->args);
+}
+
+/** Prints the times of a launch, of a second one, and of both. */
+static void run_launches(void) {
+    work w = make_work(load("O3"));
+    hipEvent_t events[3];
+    for (int i = 0; i < 3; i++)
+        events[i] = new_event();
+    for (int i = 0; i < 3; i++) {
+        OK(hip.hipEventRecord(events[i], nullptr));
+        if (i < 2)
+            OK(start_work(&w, nullptr));
+    }
+    OK(hip.hipDeviceSynchronize());
+    printf("%lld %lld %lld", elapsed(events[0], events[1]), elapsed(events[1], events[2]),
+           elapsed(events[0], events[2]));
+}
+
+/** Prints the time to the end of each of two streams, each of which launches twice. */
+static void run_streams(void) {
+    work w = make_work(load("O3"));
+    const hipStream_t streams[2] = {new_stream(), new_stream()};
+    const hipEvent_t first = new_event(), ends[2] = {new_event(), new_event()};
+    OK(hip.hipEventRecord(first, streams[0]));
+    OK(hip.hipStreamWaitEvent(streams[1], first, 0));
+    for (int i = 0; i < 4; i++)
+        OK(start_work(&w, streams[i % 2]));
+    for (int i = 0; i < 2; i++)
+        OK(hip.hipEventRecord(ends[i], streams[i]));
+    OK(hip.hipDeviceSynchronize());
+    printf("%lld %lld %d", elapsed(first, ends[0]), elapsed(first, ends[1]), 0);
+}
+
+/** Prints the time between two events while the host sleeps. */
+static void run_pause(void) {
+    const hipEvent_t from = new_event(), to = new_event();
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    OK(hip.hipEventRecord(from, nullptr));
+    OK(hip.hipEventSynchronize(from));
+    nanosleep(&pause, nullptr);
+    OK(hip.hipEventRecord(to, nullptr));
+    OK(hip.hipEventSynchronize(to));
+    printf("%lld 0 0", elapsed(from, to));
+}
+
+static void run_refusal(void) {
+    work w = make_work(load("gfx1151.O3"));
+    printf("%d 0 0", start_work(&w, nullptr));
+}
+
+/** Prints the time of a launch in a child that was forked while a launch ran. */
+static void run_fork(void) {
+    const hipModule_t module = load("O3");
+    work w = make_work(module);
+    const hipStream_t stream = new_stream();
+    void *flag;
+    OK(hip.hipHostMalloc(&flag, 4, 0));
+    *(volatile uint32_t *)flag = 0;
+    OK(launch(kernel(module, "t_spin"), 1, 64, stream, &flag, sizeof flag));
+    const struct timespec pause = {.tv_nsec = PAUSE_NS}; // the launch has begun
+    nanosleep(&pause, nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        const hipEvent_t from = new_event(), to = new_event();
+        OK(hip.hipEventRecord(from, nullptr));
+        OK(start_work(&w, nullptr));
+        OK(hip.hipEventRecord(to, nullptr));
+        OK(hip.hipDeviceSynchronize());
+        printf("%lld 0 0", elapsed(from, to));
+        return;
+    }
+    int status;
+    waitpid(child, &status, 0);
+    *(volatile uint32_t *)flag = 1;
+    OK(hip.hipStreamSynchronize(stream));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {{"launches", run_launches},
+             {"streams", run_streams},
+             {"pause", run_pause},
+             {"refusal", run_refusal},
+             {"fork", run_fork}};
+
+static int run_case(const char *name) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(cases[i].name, name) == 0)
+            cases[i].run();
+    return 0;
+}
+
+// ---- the tests
+
+typedef struct output {
+    long long numbers[3];
+    char errors[512];
+} output;
+
+/** Becomes this program again, for a case, with its output in the two files. */
+[[noreturn]] static void become(const char *name, const char *options, FILE *out, FILE *errors) {
+    setenv("QUERN_SIM", options, 1);
+    dup2(fileno(out), 1);
+    dup2(fileno(errors), 2);
+    execl("/proc/self/exe", "elapsed_test", name, nullptr);
+    _exit(126);
+}
+
+/** Runs a case. */
+static output run(const char *name, const char *options) {
+    output o = {};
+    FILE *out = tmpfile(), *errors = tmpfile();
+    const pid_t child = fork();
+    if (child == 0)
+        become(name, options, out, errors);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    rewind(out);
+    rewind(errors);
+    o.errors[fread(o.errors, 1, sizeof o.errors - 1, errors)] = 0;
+    if (status || fscanf(out, "%lld %lld %lld", &o.numbers[0], &o.numbers[1], &o.numbers[2]) != 3)
+        fail_msg("%s with %s ends with %d: %s", name, options, status, o.errors);
+    fclose(out);
+    fclose(errors);
+    return o;
+}
+
+/** Returns the modelled time of all launches in a profile, which it removes. */
+static long long take_profile(const char *path) {
+    static char text[1 << 16];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    unlink(path);
+    const char *member = strstr(text, "\"clock\": {\"ns\": ");
+    assert_non_null(member);
+    assert_null(strstr(member + 1, "\"clock\"")); // of one kernel
+    return atoll(member + strlen("\"clock\": {\"ns\": "));
+}
+
+static void profiled(output *o, long long *ns, const char *name, const char *options) {
+    char path[] = "/tmp/elapsed_test.XXXXXX", all[256];
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    snprintf(all, sizeof all, "%s;profile=%s", options, path);
+    *o = run(name, all);
+    *ns = take_profile(path);
+}
+
+/** Tests that launches take what the profile says, and together the sum; and that neither threads
+ *  nor another run change a digit. */
+static void test_launches(void **) {
+    static const char *const modes[] = {"clock=on;threads=1", "clock=full;threads=1"};
+    for (int i = 0; i < 2; i++) {
+        output first, again;
+        long long ns, ns_again;
+        profiled(&first, &ns, "launches", modes[i]);
+        const long long *t = first.numbers;
+        assert_true(t[0] > LAUNCH_NS && t[1] > LAUNCH_NS);
+        assert_int_equal(t[0] + t[1], t[2]);
+        assert_int_equal(t[2], ns);
+        assert_true(t[1] < t[0]); // code and data are warm
+        profiled(&again, &ns_again, "launches", i ? "clock=full;threads=2" : "clock=on;threads=2");
+        assert_memory_equal(again.numbers, first.numbers, sizeof first.numbers);
+        assert_int_equal(ns_again, ns);
+        again = run("launches", modes[i]);
+        assert_memory_equal(again.numbers, first.numbers, sizeof first.numbers);
+    }
+}
+
+/** Tests that launches of two streams follow each other, in whatever order, and lose no time. */
+static void test_streams(void **) {
+    output o;
+    long long ns;
+    profiled(&o, &ns, "streams", "clock=on;threads=1");
+    const long long *t = o.numbers;
+    assert_int_equal(t[0] > t[1] ? t[0] : t[1], ns);
+    assert_true(t[0] > 2LL * LAUNCH_NS && t[1] > 2LL * LAUNCH_NS);
+}
+
+/** Tests that the host's time is no modelled time. */
+static void test_pause(void **) {
+    assert_int_equal(run("pause", "clock=on").numbers[0], 0);
+    assert_true(run("pause", "clock=off").numbers[0] >= PAUSE_NS);
+    assert_true(run("launches", "clock=off").numbers[2] > 0);
+}
+
+static void test_refusal(void **) {
+    const output o = run("refusal", "arch=gfx1151;clock=on");
+    assert_int_equal(o.numbers[0], hipErrorNotSupported);
+    assert_non_null(strstr(o.errors, "no time is modelled for gfx1151; accepted: gfx942"));
+    assert_int_equal(run("refusal", "arch=gfx1151").numbers[0], hipSuccess);
+}
+
+/** Tests that a child that is forked while a launch runs models its own launches. */
+static void test_fork(void **) {
+#if __has_feature(thread_sanitizer)
+    skip(); // the sanitizer does not let a forked child start threads
+#endif
+    const long long alone = run("launches", "clock=on").numbers[0];
+    const long long ns = run("fork", "clock=on").numbers[0];
+    assert_true(ns > LAUNCH_NS && ns < 2 * alone);
+}
+
+int main(int argc, char **argv) {
+    open_library();
+    if (argc > 1)
+        return run_case(argv[1]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launches),
+                                       cmocka_unit_test(test_streams), cmocka_unit_test(test_pause),
+                                       cmocka_unit_test(test_refusal), cmocka_unit_test(test_fork)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
