@@ -188,12 +188,13 @@ static qn_status write_report(const summary *s, const cli_device *device) {
 // ---- output
 
 static void print_table(const summary *s, const cli_device *device) {
+    const bool is_modelled = device->info.is_modelled && device->info.has_clock;
     char time[32];
     printf("%s: %s, %s\n", device->info.spec, device->info.name, device->info.driver);
     cli_table table;
-    cli_table_init(
-        &table, 6,
-        (const char *const[]){"kernel", "agrees", "chosen", "error/tol", "fastest", "why not"});
+    cli_table_init(&table, 6,
+                   (const char *const[]){"kernel", "agrees", "chosen", "error/tol",
+                                         is_modelled ? "modelled" : "fastest", "why not"});
     for (int i = 0; i < s->count; i++) {
         const kernel_row *r = &s->rows[i];
         cli_table_add(&table, "%s", r->kernel);

@@ -4,6 +4,7 @@
 #include "bench.h"
 
 #include "../file.h"
+#include "../sim/simulator.h"
 #include "timing.h"
 
 #include <errno.h>
@@ -27,11 +28,7 @@ static const cli_option options[] = {
      .min = 1,
      .max = 100000,
      .help = "timed runs, of which the median counts (default: 20; 1 of modelled time)"},
-    {.name = "--clock",
-     .value = "sample|on|full",
-     .kind = CLI_CHOICE,
-     .to = &o.clock,
-     .help = "simulated devices: which workgroups run (default: sample)"},
+    CLI_SIM_CLOCK_OPTION(o.clock, "simulated devices: which workgroups run (default: sample)"),
     {.name = "--m",
      .value = "LIST",
      .kind = CLI_TEXT,

@@ -13,7 +13,7 @@ _quern_values() { # _quern_values OPTION CURRENT
     --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
     --clock) mapfile -t COMPREPLY < <(compgen -W "sample on full" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
-    --input | --original | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
+    --chip | --input | --original | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
     --dim | --exclude | --include | --k | --m | --n | --random | --rows | --runs | --seed | --seq | --tensor | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
@@ -70,10 +70,10 @@ _quern() {
         words="attention mla gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
         ;;
     sim)
-        options="--arch --devices --check --mfma --trace --trace-file --json --error-exitcode --env"
+        options="--arch --devices --check --mfma --clock --chip --trace --trace-file --json --error-exitcode --env"
         ;;
     profile)
-        options="--arch --devices --kernel --json --svg --force"
+        options="--arch --devices --kernel --json --svg --clock --force"
         ;;
     cache)
         options="--json"

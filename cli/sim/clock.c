@@ -65,7 +65,7 @@ const char *cli_clock_text(const json_t *clock, int shares, char *buf, size_t ro
     cli_spent spent[CLI_SPENT];
     const int count = cli_clock_spent(spent, clock);
     snprintf(buf, room, "-");
-    for (int i = 0; i < count && i < shares; i++) {
+    for (int i = 0; i < count && i < shares && spent[i].percent >= 0.5; i++) {
         const size_t used = i ? strlen(buf) : 0;
         snprintf(buf + used, room - used, "%s%s %.0f %%", i ? ", " : "", spent[i].name,
                  spent[i].percent);

@@ -22,7 +22,8 @@ enum { CLI_SPENT = 32 }; // ways to spend a cycle, at most
 /** Writes where the cycles of the SIMDs went, the largest share first. Returns how many have a
  *  share. The names live as long as `clock`. */
 int cli_clock_spent(cli_spent out[CLI_SPENT], const json_t *clock);
-/** Writes the largest shares, "wait_vmem 41 %, idle 30 %", to buf and returns buf. */
+/** Writes the largest shares of one percent and more, "wait_vmem 41 %, idle 30 %", to buf and
+ *  returns buf. */
 const char *cli_clock_text(const json_t *clock, int shares, char *buf, size_t room);
 
 #endif

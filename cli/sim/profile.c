@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-static const char *arch, *pattern, *json_path, *svg_path;
+static const char *arch, *pattern, *json_path, *svg_path, *clock_mode;
 static int64_t num_devices;
 static bool force;
 
@@ -39,7 +39,8 @@ static const cli_option options[] = {
      .kind = CLI_TEXT,
      .value = "FILE.svg",
      .to = &svg_path,
-     .help = "draw instruction mix, bytes and occupancy"},
+     .help = "draw instruction mix, bytes, occupancy, and where modelled time went"},
+    CLI_SIM_CLOCK_OPTION(clock_mode, "model time: of some workgroups alone, of some, of all"),
     {.name = "--force",
      .kind = CLI_FLAG,
      .to = &force,
@@ -75,14 +76,31 @@ static bool run_program(int count, char **arguments, int *ended) {
 
 // ---- what the program's processes counted
 
-/** Adds what two processes counted for one kernel. */
+/** Adds what two processes counted for one kernel: every number, at any depth. */
 static void add_numbers(json_t *to, const json_t *from) {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)from, name, value) {
         json_t *sum = json_object_get(to, name);
-        json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
+        if (json_is_object(value))
+            add_numbers(sum, value);
+        else
+            json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
     }
+}
+
+/** Adds modelled time. The clock and the watts are of one launch, the last that is added. */
+static void add_clock(json_t *known, const json_t *kernel) {
+    json_t *to = json_object_get(known, "clock"), *from = json_object_get(kernel, "clock");
+    if (!to || !from) {
+        if (from)
+            cli_json_set(known, "clock", json_incref(from));
+        return;
+    }
+    add_numbers(to, from);
+    static const char *const last[] = {"mhz", "watts"};
+    for (int i = 0; i < 2; i++)
+        cli_json_set(to, last[i], json_incref(json_object_get(from, last[i])));
 }
 
 static const char *const sums[] = {"launches", "failed_launches", "workgroups"};
@@ -94,8 +112,11 @@ static bool is_same_kernel(const json_t *a, const json_t *b) {
         json_object_del(x, sums[i]);
         json_object_del(y, sums[i]);
     }
-    json_object_del(x, "counters");
-    json_object_del(y, "counters");
+    static const char *const added[] = {"counters", "clock"};
+    for (int i = 0; i < 2; i++) {
+        json_object_del(x, added[i]);
+        json_object_del(y, added[i]);
+    }
     const bool same = json_equal(x, y);
     json_decref(x);
     json_decref(y);
@@ -109,6 +130,7 @@ static void add_kernel(json_t *kernels, json_t *kernel) {
         if (!is_same_kernel(known, kernel))
             continue;
         add_numbers(json_object_get(known, "counters"), json_object_get(kernel, "counters"));
+        add_clock(known, kernel);
         for (int k = 0; k < 3; k++) {
             json_t *sum = json_object_get(known, sums[k]);
             json_integer_set(sum, json_integer_value(sum) +
@@ -306,6 +328,8 @@ static cli_temp *make_folder(void) {
 static bool set_environment(const char *links, const char *folder) {
     const char *given = getenv("QUERN_SIM");
     char *text = cli_sim_devices(cli_text("%s", given ? given : ""), arch, num_devices);
+    if (clock_mode)
+        text = cli_sim_option(text, "clock", clock_mode);
     char *file = cli_path(folder, "%p.json"), *paths = cli_sim_search_path(links);
     const bool ok = cli_sim_accepts("profile", links, text);
     text = cli_sim_option(text, "profile", file);
@@ -346,11 +370,14 @@ const cli_command cli_profile = {
     .name = "profile",
     .arguments = "PROGRAM [ARGUMENT...]",
     .summary = "Count what a HIP program's kernels do, on the simulated GPU",
-    .details = "Counts instructions by class, bytes, LDS bank conflicts and active lanes of each\n"
-               "kernel, and says what limits the kernel's occupancy; nothing is timed. Names in\n"
-               "capitals are rocprof's. docs/simulator.md says what each counter counts. PROGRAM\n"
-               "runs as with quern sim; put -- before a program that has options of its own. The\n"
-               "exit status is the program's.",
+    .details =
+        "Counts instructions by class, bytes, LDS bank conflicts and active lanes of each\n"
+        "kernel, and says what limits the kernel's occupancy. Names in capitals are\n"
+        "rocprof's. docs/simulator.md says what each counter counts. Nothing is timed, but\n"
+        "--clock models the time of kernels on gfx942, and where it went: sample runs some\n"
+        "workgroups alone, on the others as well, full all at modelled time (docs/clock.md).\n"
+        "PROGRAM runs as with quern sim; put -- before a program that has options of its\n"
+        "own. The exit status is the program's.",
     .options = options,
     .max_arguments = INT_MAX,
     .run = run};

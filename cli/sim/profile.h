@@ -23,7 +23,8 @@ void profile_classes(profile_class out[PROFILE_CLASSES], const json_t *kernel);
 
 /** Prints every kernel's counters for people. (profile_text.c) */
 void profile_print(FILE *to, const json_t *kernels);
-/** Draws a picture of every kernel: instruction mix, bytes, occupancy. The caller frees it.
+/** Draws a picture of every kernel: instruction mix, bytes, occupancy, where modelled time went if
+ *  there is any. The caller frees it.
  *  (profile_svg.c) */
 char *profile_draw(const json_t *kernels);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile as a picture: for each kernel one bar of its instructions by class, bars of the bytes
-// that it moves, and how many waves fit on a compute unit by each limit.
+// that it moves, how many waves fit on a compute unit by each limit, and where modelled time went.
 #include "../draw/svg.h"
+#include "clock.h"
 #include "profile.h"
 
 #include <stdlib.h>
@@ -109,6 +110,29 @@ static int draw_occupancy(FILE *to, const json_t *k, int top) {
     return top + STEP;
 }
 
+// ---- modelled time
+
+/** Draws where the cycles of the SIMDs went, if time was modelled. */
+static int draw_clock(FILE *to, const json_t *k, int top) {
+    cli_spent spent[CLI_SPENT];
+    char text[96];
+    const json_t *clock = json_object_get(k, "clock");
+    const int count = cli_clock_spent(spent, clock);
+    if (!clock)
+        return top;
+    snprintf(text, sizeof text, "modelled: %lld ns in all launches",
+             json_integer_value(json_object_get(clock, "ns")));
+    svg_title(to, &frame, top, "SIMD cycles", text);
+    for (int i = 0; i < count; i++) {
+        const bool is_work = strncmp(spent[i].name, "issued", 6) == 0;
+        top += STEP;
+        snprintf(text, sizeof text, "%.1f %%", spent[i].percent);
+        svg_bar(to, &frame, top, spent[i].name, spent[i].percent / 100,
+                is_work ? "#4477aa" : "#ee6677", text);
+    }
+    return top + STEP;
+}
+
 // ---- all
 
 /** Draws a kernel's name, shortened if need be: names of C++ kernels can be longer than the picture
@@ -134,7 +158,8 @@ static int draw_kernel(FILE *to, const json_t *k, int top) {
             json_integer_value(json_object_get(k, "vgprs")));
     top = draw_mix(to, k, top + 2 * STEP + 6);
     top = draw_bytes(to, k, top + 6);
-    return draw_occupancy(to, k, top + 6) + GAP;
+    top = draw_occupancy(to, k, top + 6);
+    return draw_clock(to, k, top + 6) + GAP;
 }
 
 char *profile_draw(const json_t *kernels) {

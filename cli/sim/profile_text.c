@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile for people: each kernel's figures, then its counters.
+#include "clock.h"
 #include "profile.h"
 
 #include <math.h>
@@ -118,6 +119,42 @@ static void print_mix(FILE *to, const json_t *k) {
     fputs(all ? "\n" : " -\n", to);
 }
 
+// ---- modelled time
+
+/** Prints the times of a launch, on average. */
+static void print_times(FILE *to, const json_t *k, const json_t *clock) {
+    const int64_t launches = integer(k, "launches") ? integer(k, "launches") : 1;
+    char with[32], without[32];
+    fprintf(to,
+            "  modelled      %s a launch, %s without the power limit; at %lld MHz, %lld W; "
+            "%lld of %lld workgroups ran at modelled time\n",
+            cli_time_text(integer(clock, "ns") / launches, with, sizeof with),
+            cli_time_text(integer(clock, "unlimited_ns") / launches, without, sizeof without),
+            (long long)integer(clock, "mhz"), (long long)integer(clock, "watts"),
+            (long long)integer(clock, "workgroups_run"), (long long)integer(k, "workgroups"));
+}
+
+/** Prints "L1 87.3 %", or "L1 -" for a level that nobody asked. */
+static void print_hits(FILE *to, const char *level, int64_t hits, int64_t lines) {
+    fprintf(to, lines ? "%s %.1f %%, " : "%s -, ", level, profile_percent(hits, lines));
+}
+
+static void print_clock(FILE *to, const json_t *k) {
+    enum { LINE = 128 };
+    const json_t *clock = json_object_get(k, "clock"), *m = json_object_get(clock, "memory");
+    char text[512], bytes[32];
+    if (!clock)
+        return;
+    print_times(to, k, clock);
+    fprintf(to, "  SIMD cycles   %s\n", cli_clock_text(clock, CLI_SPENT, text, sizeof text));
+    fputs("  cache hits    ", to);
+    print_hits(to, "L1", integer(m, "l1_hits"), integer(m, "l1_lines"));
+    print_hits(to, "L2", integer(m, "l2_hits"), integer(m, "l2_lines"));
+    print_hits(to, "memory-side", integer(m, "mall_hits"), integer(m, "fabric_lines"));
+    fprintf(to, "from memory %s, by these workgroups\n",
+            cli_bytes_text(integer(m, "hbm_lines") * LINE, bytes, sizeof bytes));
+}
+
 // ---- counters
 
 /** Prints the counters that are not 0, in two columns. */
@@ -148,6 +185,7 @@ void profile_print(FILE *to, const json_t *kernels) {
         print_mix(to, k);
         print_memory(to, k);
         print_lanes(to, k);
+        print_clock(to, k);
         print_counters(to, k);
     }
 }

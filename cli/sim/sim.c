@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *arch, *checks, *mfma, *report, *trace, *trace_file;
+static const char *arch, *checks, *mfma, *report, *trace, *trace_file, *clock_mode, *chip;
 static int64_t num_devices, errorcode;
 static bool prints_environment;
 
@@ -27,6 +27,12 @@ static const cli_option options[] = {
      .value = "exact|fast",
      .to = &mfma,
      .help = "matrix instructions round as the chip does, or as f32 (default: exact)"},
+    CLI_SIM_CLOCK_OPTION(clock_mode, "model time: of some workgroups alone, of some, of all"),
+    {.name = "--chip",
+     .kind = CLI_TEXT,
+     .value = "FILE",
+     .to = &chip,
+     .help = "a chip file, for a chip that differs from a built-in one"},
     {.name = "--trace",
      .kind = CLI_TEXT,
      .value = "KERNEL[:WAVE]",
@@ -75,6 +81,9 @@ static char *make_options(void) {
         text = cli_sim_option(text, "check", checks);
     if (mfma)
         text = cli_sim_option(text, "mfma", mfma);
+    if (clock_mode)
+        text = cli_sim_option(text, "clock", clock_mode);
+    text = add_file(text, "chip", chip);
     if (trace)
         text = cli_sim_option(text, "trace", trace);
     text = add_file(text, "trace_file", trace_file);
@@ -126,11 +135,13 @@ const cli_command cli_sim = {
     .name = "sim",
     .arguments = "PROGRAM [ARGUMENT...]",
     .summary = "Run a HIP program on the simulated GPU",
-    .details = "The simulated GPU's folder is put first in LD_LIBRARY_PATH, so that PROGRAM finds\n"
-               "its libamdhip64.so there. Faults of PROGRAM's kernels are printed to standard\n"
-               "error. docs/simulator.md describes these faults, and QUERN_SIM, which is passed\n"
-               "on. Put -- before a program that has options of its own. The exit status is the\n"
-               "program's, unless anything was reported and --error-exitcode gives another.",
+    .details =
+        "The simulated GPU's folder is put first in LD_LIBRARY_PATH, so that PROGRAM finds\n"
+        "its libamdhip64.so there. Faults of PROGRAM's kernels are printed to standard\n"
+        "error. docs/simulator.md describes these faults, and QUERN_SIM, which is passed\n"
+        "on; docs/clock.md describes --clock and --chip. Put -- before a program that has\n"
+        "options of its own. The exit status is the program's, unless anything was reported\n"
+        "and --error-exitcode gives another.",
     .options = options,
     .max_arguments = INT_MAX,
     .run = run};

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern profile: what it tells of a program's kernels, and of its end. The counters themselves are tested in sim/look."""
 import json
+import os
 import pathlib
 import re
 import sys
@@ -105,6 +106,45 @@ def test_ends(tmp_path):
     done = run("profile", "--", "sh", "-c", "exit 7")
     assert done.returncode == 7 and "did not use the simulated GPU: it made no HIP call" in done.stderr
     assert set(pathlib.Path(tempfile.gettempdir()).glob("quern-profile-*")) == before
+
+
+def test_modelled_time(tmp_path):
+    """Tests that modelled time is shown as the simulator's own file has it, with the shares of the SIMDs' cycles in
+    order, and that nothing speaks of time unless it is asked for."""
+    only = ["--kernel", "*rows_bf16", "--svg", tmp_path / "p.svg"]
+    written, text = profile(tmp_path / "p.json", "--clock", "on", *only, "--", *check())
+    run(*check()[1:], env=os.environ | {"QUERN_SIM": f"clock=on;profile={tmp_path}/own.json"})
+    (own,) = (k for k in json.loads((tmp_path / "own.json").read_text())["kernels"] if k["name"].endswith("rows_bf16"))
+    (kernel,) = written["kernels"]
+    clock = kernel["clock"]
+    assert clock == own["clock"] and clock["ns"] >= clock["unlimited_ns"] > 1500 * kernel["launches"]
+    (line,) = re.findall("^  modelled +(.*) a launch, (.*) without the power limit; at (.*) MHz, (.*) W; (.*) of (.*) work", text, re.M)
+    assert line[0] == f"{clock['ns'] // kernel['launches'] / 1000:.2f} us" and line[2:4] == (str(clock["mhz"]), str(clock["watts"]))
+    assert line[4:] == (str(clock["workgroups_run"]), str(kernel["workgroups"]))
+    (line,) = re.findall("^  SIMD cycles +(.*)$", text, re.M)
+    found = [part.rsplit(" ", 2)[:2] for part in line.split(", ")]
+    cycles, all_cycles = clock["simd_cycles"], sum(clock["simd_cycles"].values())
+    assert found[0][0] == max(cycles, key=cycles.get) and [int(p) for _, p in found] == sorted((int(p) for _, p in found), reverse=True)
+    assert all(int(percent) == pytest.approx(100 * cycles[name] / all_cycles, abs=0.51) for name, percent in found)
+    m = clock["memory"]
+    assert f"L1 {100 * m['l1_hits'] / m['l1_lines']:.1f} %, L2 {100 * m['l2_hits'] / m['l2_lines']:.1f} %" in text
+    assert f"memory-side {100 * m['mall_hits'] / m['fabric_lines']:.1f} %, from memory {m['hbm_lines'] / 8:.1f} KiB" in text
+    assert f"modelled: {clock['ns']} ns" in (tmp_path / "p.svg").read_text()
+    plain, text = profile(tmp_path / "p.json", *only[:2], "--svg", tmp_path / "q.svg", "--", *check())
+    assert "clock" not in plain["kernels"][0] and "  modelled  " not in text + (tmp_path / "q.svg").read_text()
+
+
+def test_modelled_time_of_processes(tmp_path):
+    """Tests that modelled time of several processes is added up, and that a chip without a model is refused by name."""
+    only = ["--clock", "on", "--kernel", "qk_quantize_rows_f16"]
+    once, _ = profile(tmp_path / "p.json", *only, "--", *check())
+    program = " ".join(map(str, check()))
+    twice, _ = profile(tmp_path / "p.json", *only, "--", "sh", "-c", f"{program}; {program}; true")
+    (a,), (b,) = ([k["clock"] for k in w["kernels"]] for w in (once, twice))
+    assert b["ns"] == 2 * a["ns"] and b["simd_cycles"] == {name: 2 * n for name, n in a["simd_cycles"].items()}
+    assert b["memory"]["hbm_lines"] == 2 * a["memory"]["hbm_lines"] and (b["mhz"], b["watts"]) == (a["mhz"], a["watts"])
+    done = run("profile", "--clock", "full", "--", *check("sim:gfx1201"))
+    assert done.returncode != 0 and "no time is modelled for gfx1201" in done.stderr
 
 
 @pytest.mark.skipif(SANITIZER != "", reason="plain Python cannot load a sanitizer's build")

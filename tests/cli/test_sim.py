@@ -32,6 +32,22 @@ def test_reports():
     assert environment("--json=/a/b")[0] == "check=all;report=/a/b"
 
 
+def test_clock(tmp_path, monkeypatch):
+    """Tests that the mode of the clock and the chip file reach the library, which acts on them."""
+    chip = tmp_path / "half.chip"
+    chip.write_text("base gfx942\ncompute_units 152\nnum_xccs 4\n")
+    assert environment("--clock", "full", "--chip", chip)[0] == f"check=all;clock=full;chip={chip}"
+    monkeypatch.chdir(tmp_path)
+    assert environment("--chip", "half.chip")[0] == f"check=all;chip={chip}"
+    bench = [QUERN, "bench", "gemm", "--device", "sim:gfx942", "--m", "16", "--n", "256", "--k", "512", "--json"]
+    half, whole = (json.loads(ok("sim", "--check", "none", *options, "--", *bench))
+                   for options in (["--clock", "full", "--chip", chip], []))
+    assert half["device"]["compute_units"] == 152 and whole["device"]["compute_units"] == 304
+    assert half["results"][0]["clock"]["workgroups_run"] > whole["results"][0]["clock"]["workgroups_run"] > 0
+    done = run("sim", "--chip", tmp_path / "nonesuch", "--", "true")
+    assert done.returncode == 2 and f"chip={tmp_path}/nonesuch: No such file" in done.stderr
+
+
 def test_trace(tmp_path):
     assert environment("--trace", "*add*:3", "--trace-file", "/dev/null")[0] == "check=all;trace=*add*:3;trace_file=/dev/null"
     file = tmp_path / "trace"
