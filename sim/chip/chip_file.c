@@ -113,20 +113,29 @@ static bool check(reader *r) {
     return true;
 }
 
+static bool read_lines(reader *r, FILE *file) {
+    char *text = nullptr;
+    size_t room = 0;
+    bool ok = true;
+    ssize_t length;
+    while (ok && (length = getline(&text, &room, file)) >= 0) {
+        r->line++;
+        ok = strlen(text) == (size_t)length ? read_line(r, text)
+                                            : complain(r, "a byte of zero is in the line");
+    }
+    const int error = errno;
+    free(text);
+    if (ok && !feof(file))
+        return r->line = 0, complain(r, "cannot be read: %s", strerror(error));
+    return ok;
+}
+
 bool sim_chip_file_read(sim_chip_file *out, const char *path, char *error, size_t error_bytes) {
     reader r = {.out = out, .path = path, .error = error, .error_bytes = error_bytes};
     FILE *file = fopen(path, "re");
     if (!file)
         return complain(&r, "%s", strerror(errno));
-    char *text = nullptr;
-    size_t room = 0;
-    bool ok = true;
-    while (ok && getline(&text, &room, file) >= 0) {
-        r.line++;
-        ok = read_line(&r, text);
-    }
-    ok = ok && (!ferror(file) || complain(&r, "cannot be read")) && check(&r);
-    free(text);
+    const bool ok = read_lines(&r, file) && check(&r);
     fclose(file);
     out->chip.timing = &out->timing;
     return ok;

@@ -12,6 +12,7 @@
 
 sim_runtime sim_hip = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static thread_local uint32_t current_device;
+constexpr sim_arch DEFAULT_ARCH = SIM_GFX942;
 // The runtime's lock guards these.
 static hipError_t start_error; // from QUERN_SIM
 static bool is_started;
@@ -72,9 +73,14 @@ static void after_fork_in_child(void) {
 
 static sim_chip_file chip_file; // if the options name one
 
-static const sim_chip *chip_of(sim_arch arch) {
-    const bool is_file = *sim_hip.options.chip && chip_file.chip.arch == arch;
-    return is_file ? &chip_file.chip : sim_chip_by_arch(arch);
+/** Returns the chip of a new device, which a later chip file does not change. */
+static const sim_chip *chip_of(uint32_t id, sim_arch arch) {
+    static sim_chip_file chips[SIM_MAX_DEVICES];
+    if (!*sim_hip.options.chip || chip_file.chip.arch != arch)
+        return sim_chip_by_arch(arch);
+    chips[id] = chip_file;
+    chips[id].chip.timing = &chips[id].timing;
+    return &chips[id].chip;
 }
 
 /** Makes devices for the architectures that the options list. The lock is held. */
@@ -84,7 +90,7 @@ static hipError_t add_devices(void) {
         sim_device *device = &sim_hip.devices[id];
         *device = (sim_device){.id = id,
                                .number = id < num_listed ? numbers[id] : id + num_hidden,
-                               .chip = chip_of(sim_hip.options.archs[id])};
+                               .chip = chip_of(id, sim_hip.options.archs[id])};
         sim_clock_init(&device->clock);
         if (!sim_hip_add_default_stream(device))
             return hipErrorOutOfMemory;
@@ -99,6 +105,36 @@ static void configure_memory(void) {
         sim_memory_keep_pages(sim_hip.memory, sim_hip.options.passes_overreads);
         sim_memory_note_writes(sim_hip.memory, sim_hip.options.check & SIM_CHECK_UNINIT);
     }
+}
+
+/** Returns whether a chip of the architecture is among the devices that the options list. Without a
+ *  list there is the default device. */
+static bool is_listed(const sim_options *options, sim_arch arch) {
+    for (uint32_t i = 0; i < options->num_archs; i++)
+        if (options->archs[i] == arch)
+            return true;
+    return options->num_archs == 0 && arch == DEFAULT_ARCH;
+}
+
+/** Reads the chip file that new options name. A file that no device follows is an error, when it is
+ *  read, and when the first list of devices is. */
+static bool read_chip_file(const char *call, const sim_options *options) {
+    char error[256 + SIM_PATH_BYTES];
+    sim_chip_file file = chip_file;
+    const bool is_new = strcmp(options->chip, sim_hip.options.chip) != 0;
+    if (is_new && !sim_chip_file_read(&file, options->chip, error, sizeof error)) {
+        sim_hip_report(call, "chip=%s", error);
+        return false;
+    }
+    const bool is_first = !sim_hip.options.num_archs && !num_hidden;
+    if ((is_new || is_first) && !is_listed(options, file.chip.arch)) {
+        sim_hip_report(call, "chip=%s: base is %s; accepted: a chip that arch= lists, here %s%s",
+                       options->chip, file.chip.name, sim_chip_by_arch(options->archs[0])->name,
+                       options->num_archs > 1 ? " and others" : "");
+        return false;
+    }
+    chip_file = file;
+    return true;
 }
 
 /** Reads options; a complaint goes to standard error. The lock is held. */
@@ -121,15 +157,8 @@ static hipError_t read_options(const char *call, const char *text) {
                              "before the first launch");
         return hipErrorInvalidValue;
     }
-    if (*options.chip && strcmp(options.chip, sim_hip.options.chip) != 0) {
-        sim_chip_file file;
-        if (!sim_chip_file_read(&file, options.chip, error, sizeof error)) {
-            sim_hip_report(call, "chip=%s", error);
-            return hipErrorInvalidValue;
-        }
-        chip_file = file;
-        chip_file.chip.timing = &chip_file.timing;
-    }
+    if (*options.chip && !read_chip_file(call, &options))
+        return hipErrorInvalidValue;
     sim_hip.options = options;
     configure_memory();
     if (sim_hip.options.errorcode)
@@ -175,7 +204,7 @@ hipError_t sim_hip_start(void) {
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : prepare();
     if (error == hipSuccess && !is_started) {
         if (sim_hip.options.num_archs == 0 && num_hidden == 0) {
-            sim_hip.options.archs[sim_hip.options.num_archs++] = SIM_GFX942;
+            sim_hip.options.archs[sim_hip.options.num_archs++] = DEFAULT_ARCH;
             hide_devices();
         }
         error = add_devices();
