@@ -99,6 +99,21 @@ static void run_refusal(void) {
     printf("%d 0 0", start_work(&w, nullptr));
 }
 
+/** Prints what quernsim_clock tells of a launch, and then of none; and whether it tells of anything
+ *  at all. */
+static void run_told(void) {
+    const auto clock = (typeof(quernsim_clock) *)dlsym(library, "quernsim_clock");
+    char first[2048] = "", second[2048] = "";
+    work w = make_work(load("O3"));
+    OK(start_work(&w, nullptr));
+    OK(hip.hipDeviceSynchronize());
+    const int answers = clock(0, nullptr, 0) + 2 * clock(-1, nullptr, 0) + 4 * clock(1, nullptr, 0);
+    clock(0, first, sizeof first);
+    clock(-1, second, sizeof second);
+    printf("%lld %lld %d", atoll(first + strcspn(first, "0123456789")),
+           atoll(second + strcspn(second, "0123456789")), answers);
+}
+
 /** Prints the time of a launch in a child that was forked while a launch ran. */
 static void run_fork(void) {
     const hipModule_t module = load("O3");
@@ -130,11 +145,8 @@ static void run_fork(void) {
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"launches", run_launches},
-             {"streams", run_streams},
-             {"pause", run_pause},
-             {"refusal", run_refusal},
-             {"fork", run_fork}};
+} cases[] = {{"launches", run_launches}, {"streams", run_streams}, {"told", run_told},
+             {"pause", run_pause},       {"refusal", run_refusal}, {"fork", run_fork}};
 
 static int run_case(const char *name) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -233,6 +245,16 @@ static void test_streams(void **) {
     assert_true(t[0] > 2LL * LAUNCH_NS && t[1] > 2LL * LAUNCH_NS);
 }
 
+/** Tests that a program is told what its launches took, once. */
+static void test_told(void **) {
+    const output o = run("told", "clock=on");
+    assert_int_equal(o.numbers[0], run("launches", "clock=on").numbers[0]);
+    assert_int_equal(o.numbers[1], 0);
+    assert_int_equal(o.numbers[2], 1 + 2); // there is no second device
+    assert_int_equal(run("told", "arch=gfx942,gfx1151;clock=on").numbers[2], 1 + 2);
+    assert_int_equal(run("told", "clock=off").numbers[2], 0);
+}
+
 /** Tests that the host's time is no modelled time. */
 static void test_pause(void **) {
     assert_int_equal(run("pause", "clock=on").numbers[0], 0);
@@ -261,8 +283,9 @@ int main(int argc, char **argv) {
     open_library();
     if (argc > 1)
         return run_case(argv[1]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launches),
-                                       cmocka_unit_test(test_streams), cmocka_unit_test(test_pause),
-                                       cmocka_unit_test(test_refusal), cmocka_unit_test(test_fork)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launches), cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_pause),    cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_fork),     cmocka_unit_test(test_told)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
