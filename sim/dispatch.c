@@ -8,6 +8,7 @@
 #include "look/hooks.h"
 #include "pool.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MIN_DYNAMIC_STACK = 16384, MAX_USER_SGPRS = 16, ACC_FIRST = 256 };
@@ -285,6 +286,8 @@ bool sim_dispatch_run(sim_dispatch *d) {
         sim_clock_run(d);
     sim_pool_run(d);
     sim_look_end_dispatch(d);
+    free(d->timed.insts);
+    d->timed.insts = nullptr;
     sim_memory_leave(d->memory);
     sim_race_close(d);
     sim_faults_sort(&d->faults);

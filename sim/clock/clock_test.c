@@ -243,6 +243,31 @@ static void test_spent(void **) {
     assert_true(r.spent[SIM_SPENT_WAIT_LDS] > 10ull * REPEATS * (timing->lds_cycles / 2));
 }
 
+/** Tests that a profile says what each instruction cost: two launches add up. */
+static void test_profile(void **) {
+    static char source[SOURCE_BYTES];
+    sim_look_options options = {};
+    char path[64], cost[160];
+    make_path(path);
+    strcpy(options.profile, path);
+    write_loop(source, "", "v_exp_f32 v1, v2", 1, 100);
+    configure(&options);
+    const sim_clock_result r = run_new(&one_wave, source);
+    run_new(&one_wave, source);
+    sim_look_finish();
+    char *text = read_file(path);
+    snprintf(cost, sizeof cost,
+             "{\"offset\": 4, \"instruction\": \"v_exp_f32\", \"simd_cycles\": "
+             "{\"issued_valu\": %u",
+             2 * 100 * timing->issue_cycles);
+    if (!strstr(text, cost))
+        fail_msg("no %s in %s", cost, text);
+    assert_null(strstr(text, "s_nop"));
+    assert_true(r.cycles > 0);
+    free(text);
+    unlink(path);
+}
+
 /** Tests that a kernel reads modelled time. */
 static void test_kernel_clock(void **) {
     static const char source[] = "s_memtime s[4:5]\n"
@@ -267,10 +292,11 @@ static void test_faults(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_issue),  cmocka_unit_test(test_latencies),
-        cmocka_unit_test(test_rates),  cmocka_unit_test(test_waves),
-        cmocka_unit_test(test_rounds), cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_power),  cmocka_unit_test(test_spent),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_kernel_clock)};
+        cmocka_unit_test(test_issue),       cmocka_unit_test(test_latencies),
+        cmocka_unit_test(test_rates),       cmocka_unit_test(test_waves),
+        cmocka_unit_test(test_rounds),      cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_power),       cmocka_unit_test(test_spent),
+        cmocka_unit_test(test_faults),      cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_kernel_clock)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

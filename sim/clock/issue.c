@@ -18,9 +18,10 @@ typedef struct visit {
     uint64_t tick;
     uint32_t used; // bit i: category i has issued
     bool has_issued;
-    sim_spent issued; // of the first instruction that issued
-    uint64_t next;    // the earliest tick at which a wave that did not issue may
-    sim_spent waits;  // what that wave waits for
+    sim_spent issued;             // of the first instruction that issued
+    uint64_t issued_at, waits_at; // their places in sim_machine.insts
+    uint64_t next;                // the earliest tick at which a wave that did not issue may
+    sim_spent waits;              // what that wave waits for
 } visit;
 
 static category category_of(const sim_traits *t) {
@@ -54,11 +55,18 @@ static sim_spent spent_by(const sim_traits *t) {
     return t->unit == SIM_UNIT_MATRIX ? SIM_SPENT_MATRIX : by_category[category_of(t)];
 }
 
+/** Returns the place of a wave's next instruction in sim_machine.insts. */
+static uint64_t place_of(const sim_machine *m, const sim_timed_wave *w) {
+    const uint64_t at = (w->wave->pc - m->dispatch->text->start) / 4;
+    return at < m->num_insts ? at : m->num_insts;
+}
+
 /** Notes that a wave may go on at a tick. Returns false. */
-static bool put_off(visit *v, uint64_t tick, sim_spent reason) {
+static bool put_off(visit *v, const sim_timed_wave *w, uint64_t tick, sim_spent reason) {
     if (tick < v->next || v->next == SIM_NEVER) {
         v->next = tick;
         v->waits = reason;
+        v->waits_at = place_of(v->m, w);
     }
     return false;
 }
@@ -222,15 +230,23 @@ static void open_barrier(const visit *v, sim_resident *r) {
 
 // ---- a visit
 
+static void keep_name(sim_inst_cost *cost, const char *name) {
+    cost->name = name;
+}
+
 /** Executes the wave's next instruction at the visit's tick. */
 static void issue(visit *v, sim_timed_wave *w, const sim_inst *inst) {
     sim_machine *m = v->m;
     sim_resident *r = w->resident;
     m->now_cycles = v->tick / SIM_TICKS;
     m->facts = nullptr;
+    const uint64_t at = place_of(m, w);
+    keep_name(&m->insts[at], sim_mnemonic(inst));
     sim_wave_step(w->wave, 1);
-    if (!v->has_issued)
+    if (!v->has_issued) {
         v->issued = spent_by(&inst->traits);
+        v->issued_at = at;
+    }
     v->has_issued |= inst->traits.unit != SIM_UNIT_NONE;
     v->used |= 1u << category_of(&inst->traits);
     if (m->facts)
@@ -249,9 +265,9 @@ static bool try_wave(visit *v, sim_timed_wave *w) {
     if (!w->wave)
         return false;
     if (w->wave->state != SIM_RUNNING)
-        return put_off(v, SIM_NEVER, SIM_SPENT_WAIT_BARRIER);
+        return put_off(v, w, SIM_NEVER, SIM_SPENT_WAIT_BARRIER);
     if (w->ready > v->tick)
-        return put_off(v, w->ready, w->reason);
+        return put_off(v, w, w->ready, w->reason);
     const sim_inst *inst = sim_fetch(w->wave, v->m->dispatch->text, w->wave->pc);
     if (!inst) {
         sim_leave(v->m, v->simd, w, v->tick);
@@ -260,14 +276,14 @@ static bool try_wave(visit *v, sim_timed_wave *w) {
     w->ready = fetch(v, w, inst);
     w->reason = SIM_SPENT_WAIT_FETCH;
     if (w->ready > v->tick)
-        return put_off(v, w->ready, w->reason);
+        return put_off(v, w, w->ready, w->reason);
     sim_spent reason = SIM_SPENT_WAIT_WAVE;
     const category c = category_of(&inst->traits);
     if (c != NO_CATEGORY && v->used >> c & 1)
-        return put_off(v, v->tick + sim_ticks(v->m->timing->issue_cycles), reason);
+        return put_off(v, w, v->tick + sim_ticks(v->m->timing->issue_cycles), reason);
     const uint64_t open = opens(v, w, &inst->traits, &reason);
     if (open > v->tick)
-        return put_off(v, open, reason);
+        return put_off(v, w, open, reason);
     issue(v, w, inst);
     return true;
 }
@@ -283,8 +299,9 @@ static uint32_t sort_waves(const sim_simd *s, uint8_t places[SIM_MAX_WAVES]) {
     return s->num_waves;
 }
 
-static void count_time(sim_simd *s, uint64_t tick) {
+static void count_time(sim_machine *m, sim_simd *s, uint64_t tick) {
     s->spent[s->waits] += tick - s->counted;
+    m->insts[s->waits_at].cycles[s->waits] += tick - s->counted;
     s->counted = tick;
 }
 
@@ -297,8 +314,9 @@ void sim_visit(sim_machine *m, sim_compute_unit *unit, uint32_t index, uint64_t 
                .index = index,
                .tick = tick,
                .next = SIM_NEVER,
-               .waits = SIM_SPENT_IDLE};
-    count_time(s, tick);
+               .waits = SIM_SPENT_IDLE,
+               .waits_at = m->num_insts};
+    count_time(m, s, tick);
     s->next = SIM_NEVER;
     const uint32_t count = sort_waves(s, places);
     for (uint32_t i = 0; i < count; i++)
@@ -307,6 +325,7 @@ void sim_visit(sim_machine *m, sim_compute_unit *unit, uint32_t index, uint64_t 
     if (v.has_issued)
         v.next = tick + sim_ticks(m->timing->issue_cycles);
     s->waits = v.has_issued ? v.issued : v.waits;
+    s->waits_at = v.has_issued ? v.issued_at : v.waits_at;
     if (v.next != SIM_NEVER)
         sim_wake(m, unit, index, v.next);
 }

@@ -3,7 +3,7 @@
 // visit. A SIMD that is woken earlier leaves an old entry behind, which is skipped.
 #include "machine.h"
 
-#include "clock.h"
+#include "../isa/decode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +81,7 @@ static bool init_unit(sim_machine *m, sim_xcd *xcd, uint32_t index) {
     for (uint32_t i = 0; i < SIM_MAX_SIMDS; i++) {
         unit->simds[i].next = SIM_NEVER;
         unit->simds[i].waits = SIM_SPENT_IDLE;
+        unit->simds[i].waits_at = m->num_insts;
     }
     return unit->misses && sim_tags_init(&unit->l1, t->l1_bytes, m->chip->line_bytes, t->l1_ways);
 }
@@ -157,13 +158,15 @@ sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock) {
     m->timing = d->chip->timing;
     m->base = clock->ticks;
     m->units_per_xcd = m->chip->compute_units / m->chip->num_xccs;
+    m->num_insts = d->text->size / 4;
+    m->insts = calloc(m->num_insts + 1, sizeof *m->insts); // the last for none
     m->sample = sim_sample_of(d);
     m->num_xcds = m->sample.xcds;
     const uint32_t threads = d->block[0] * d->block[1] * d->block[2];
     m->occupancy = (uint32_t)(m->sample.slots / m->units_per_xcd);
     m->waves_per_group = (threads + sim_wave_size(d) - 1) / sim_wave_size(d);
     m->xcds = calloc(m->num_xcds, sizeof *m->xcds);
-    bool ok = m->xcds && init_memory(m, clock) && init_code(m, clock);
+    bool ok = m->xcds && m->insts && init_memory(m, clock) && init_code(m, clock);
     for (uint32_t i = 0; ok && i < m->num_xcds; i++)
         ok = init_xcd(m, clock, i);
     if (!ok) {
@@ -198,6 +201,7 @@ void sim_machine_destroy(sim_machine *m) {
         free(r);
     }
     free(m->xcds);
+    free(m->insts);
     free(m->hbm_free);
     free(m->heap);
     free(m);

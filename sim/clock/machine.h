@@ -40,8 +40,9 @@ typedef struct sim_timed_wave {
 typedef struct sim_simd {
     uint64_t next; // tick of its next visit; SIM_NEVER: none of its waves can go on alone
     uint64_t lanes_free, matrix_free;
-    uint64_t counted; // up to this tick, `spent` knows where time went
-    sim_spent waits;  // where it goes from there on
+    uint64_t counted;  // up to this tick, `spent` knows where time went
+    sim_spent waits;   // where it goes from there on
+    uint64_t waits_at; // the instruction that this is for: an index of sim_machine.insts
     uint64_t spent[SIM_NUM_SPENT];
     sim_timed_wave waves[SIM_MAX_WAVES];
     uint8_t order[SIM_MAX_WAVES]; // places of the waves, oldest first
@@ -122,7 +123,9 @@ struct sim_machine {
     uint64_t round_ends[SIM_ROUNDS + 1]; // of the first XCD
     bool is_out_of_memory;
     sim_traffic traffic;
-    uint64_t energy_fj;  // at timing->reference_mhz
+    uint64_t energy_fj;   // at timing->reference_mhz
+    sim_inst_cost *insts; // in ticks
+    uint64_t num_insts;
     uint64_t now_cycles; // what the kernel reads as its clock
 };
 

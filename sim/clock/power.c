@@ -46,7 +46,7 @@ static void add_spent(sim_clock_result *out, const sim_simd *simd, uint64_t end)
     out->spent[simd->waits] += end > simd->counted ? (end - simd->counted) / SIM_TICKS : 0;
 }
 
-sim_clock_result sim_clock_result_of(const sim_machine *m, uint64_t end) {
+sim_clock_result sim_clock_result_of(sim_machine *m, uint64_t end) {
     const sim_timing *t = m->timing;
     const uint64_t whole = sim_sample_end(&m->sample, end, m->round_ends);
     const double peak_mhz = m->chip->clock_khz / 1000.0, cycles = (double)whole / SIM_TICKS;
@@ -68,6 +68,12 @@ sim_clock_result sim_clock_result_of(const sim_machine *m, uint64_t end) {
                             .groups_run = m->groups_run,
                             .sampled = m->sample.run,
                             .traffic = m->traffic};
+    for (uint64_t i = 0; i < m->num_insts; i++)
+        for (int k = 0; k < SIM_NUM_SPENT; k++)
+            m->insts[i].cycles[k] /= SIM_TICKS;
+    out.insts = m->insts;
+    out.num_insts = m->num_insts;
+    m->insts = nullptr;
     for (uint32_t x = 0; x < m->num_xcds; x++)
         for (uint32_t u = 0; u < m->units_per_xcd; u++)
             for (uint32_t s = 0; s < m->chip->simds; s++)

@@ -6,7 +6,8 @@
 
 #include "machine.h"
 
-/** Returns the result of a machine that has run to a tick. */
-sim_clock_result sim_clock_result_of(const sim_machine *m, uint64_t end);
+/** Returns the result of a machine that has run to a tick. The machine's `insts` are the result's
+ *  now. */
+sim_clock_result sim_clock_result_of(sim_machine *m, uint64_t end);
 
 #endif

@@ -20,6 +20,13 @@ typedef struct sim_traffic {
 #undef SIM_LEVEL
 } sim_traffic;
 
+/** What one instruction of a kernel cost: cycles that its issue took, and that SIMDs spent waiting
+ *  for it to issue. */
+typedef struct sim_inst_cost {
+    const char *name; // to print; null: it never ran
+    uint64_t cycles[SIM_NUM_SPENT];
+} sim_inst_cost;
+
 typedef struct sim_clock_result {
     uint64_t cycles; // of the shader clock, without the launch's own time
     // The launch at the clock that the board's power allows, and at the highest clock.
@@ -29,6 +36,8 @@ typedef struct sim_clock_result {
     uint64_t groups_run;           // workgroups that ran in detail
     uint64_t spent[SIM_NUM_SPENT]; // cycles of the SIMDs that ran
     sim_traffic traffic;           // of the XCDs that ran
+    sim_inst_cost *insts;          // by (pc - start of the code) / 4; the dispatch's owner frees it
+    uint64_t num_insts;
 } sim_clock_result;
 
 #endif

@@ -183,6 +183,7 @@ bool sim_profile_configure(const sim_look_options *options, char *error, size_t 
 static void forget_records(void) {
     for (record *r = profile.first, *next; r; r = next) {
         next = r->next;
+        free(r->timed.insts);
         free(r->kernel.name);
         free(r);
     }
@@ -327,11 +328,14 @@ static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
     r->failed_launches += failed;
     if (d->clock)
         sim_clock_add(&r->timed, &d->timed);
+    const bool has_insts = sim_clock_add_insts(&r->timed, &d->timed);
     r->counters[SIM_COUNT_LAUNCH_LOAD_BYTES] += footprint_bytes(&l->loaded);
     r->counters[SIM_COUNT_LAUNCH_STORE_BYTES] += footprint_bytes(&l->stored);
     if (*profile.path && (failed || is_due()))
         write_or_complain();
     pthread_mutex_unlock(&profile.lock);
+    if (!has_insts)
+        complain(d, "has not all its instructions' cycles counted");
     sim_footprint_deinit(&l->loaded);
     sim_footprint_deinit(&l->stored);
     free(l);
