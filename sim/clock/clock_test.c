@@ -132,6 +132,16 @@ static void test_latencies(void **) {
     expect_cycles("second level", cycles_of(passes, far, false), timing->l2_hit_cycles + next);
     expect_cycles("memory-side cache", cycles_of(base, far, true), timing->mall_ns * ghz + next);
     expect_cycles("memory", cycles_of(base, far, false), timing->hbm_ns * ghz + next);
+    // A load to LDS that is under way does not keep others from LDS.
+    static const char to_lds[] =
+        "global_load_lds_dword v1, s[0:1]\n ds_read_b32 v2, v3\n s_waitcnt lgkmcnt(0)\n"
+        "v_add_u32 v1, 0x80, v1\n v_and_b32 v1, 0xffff, v1";
+    expect_cycles(
+        "LDS beside a load to it",
+        cycles_of("s_load_dwordx2 s[0:1], s[0:1], 0x0\n v_mov_b32 v1, 0\n v_mov_b32 v3, 0\n"
+                  "s_mov_b32 m0, 0\n s_waitcnt lgkmcnt(0)",
+                  to_lds, false),
+        timing->issue_cycles + timing->lds_cycles + next);
 }
 
 /** Tests the rates of LDS and of the vector cache: accesses that nobody waits for. */

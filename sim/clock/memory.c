@@ -196,8 +196,8 @@ uint64_t sim_time_vector(sim_compute_unit *unit, const sim_facts *facts, uint64_
                 : read_line(unit, lines[i], is_past, when);
         done = sim_later(done, line_done);
     }
-    if (traits->access == SIM_ACCESS_DMA)
-        take(&unit->lds_free, done, ticks_of_bytes(bytes, 2 * t->lds_pair_bytes));
+    if (traits->access == SIM_ACCESS_DMA) // the banks are taken now: later work may go before
+        take(&unit->lds_free, begin, ticks_of_bytes(bytes, 2 * t->lds_pair_bytes));
     return done;
 }
 
