@@ -30,21 +30,23 @@ const sim_timing sim_gfx942_timing = {
     .lds_store_cycles = 4,  // RCP: 8 cycles for a dword a lane, 20 for four, H
     .lds_queue_cycles = 64, // L
 
-    .address_cycles = 4,     // RCP: 16 lanes a cycle, H
-    .l1_bytes = 32768,       // WP, H
-    .l1_ways = 16,           // L
-    .l1_hit_cycles = 116,    // MT4G, H
-    .l1_port_bytes = 64,     // contradictory: 64 in CDNA2's documents, 128 in WP, L
-    .l1_misses = 256,        // L
-    .l1_queue_cycles = 256,  // L
-    .l2_channels = 16,       // WP, H
-    .l2_ways = 16,           // WP, H
-    .l2_hit_cycles = 288,    // MT4G, H; others say 213 and 254
-    .l2_read_bytes = 64,     // 128 in WP; MT4G reads 15.4 TB/s, which is 57 a channel, L
+    .address_cycles = 4,    // RCP: 16 lanes a cycle, H
+    .l1_bytes = 32768,      // WP, H
+    .l1_ways = 16,          // L
+    .l1_hit_cycles = 116,   // MT4G, H
+    .l1_port_bytes = 64,    // contradictory: 64 in CDNA2's documents, 128 in WP, L
+    .l1_misses = 256,       // L
+    .l1_queue_cycles = 256, // L
+    .l2_channels = 16,      // WP, H
+    .l2_ways = 16,          // WP, H
+    .l2_hit_cycles = 288,   // MT4G, H; others say 213 and 254
+    // WP, H; MT4G reads 15.4 TB/s, which is 57 a channel. With 64, AITER's int8 GEMMs of 192
+    // workgroups with lines in common take a quarter longer than on an MI325X; with 128, as long.
+    .l2_read_bytes = 128,
     .l2_write_bytes = 32,    // 64 in WP; MT4G writes 7.05 TB/s, which is 26, L
     .l2_unit_bytes = 64,     // RCP, M
     .atomic_cycles = 382,    // rocprof on an MI300X, M
-    .atomic_lane_cycles = 4, // L
+    .atomic_lane_cycles = 1, // L: AITER's GEMMs in parts, whose sums are atomics, ask for no more
 
     .fabric_bytes = 708,   // CC: 11.9 TB/s over 8 XCDs, M
     .mall_mib = 256,       // WP, H
@@ -55,7 +57,9 @@ const sim_timing sim_gfx942_timing = {
 
     .group_cycles = 4, // L
     .wave_cycles = 32, // L
-    .launch_ns = 1500, // L: the shortest GEMMs of AITER's tables take 3.2 us in all
+    // L: start, invalidation of caches, drain. The shortest GEMMs of AITER's tables take 3.2 us in
+    // all; its int8 GEMMs of few workgroups (MI325X) ask for 2 to 3 us of their own.
+    .launch_ns = 2000,
 
     // The clocks that MAF gives for an MI300X of 750 W (fp16 1115, bf16 1207, fp8 1230 MHz) and an
     // MI325X of 1000 W (1354, 1447, 1464) fit a dynamic power that grows with the clock's 2.05th

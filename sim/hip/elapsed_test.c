@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { GROUPS = 700, BLOCK = 128, ITEMS = GROUPS * BLOCK, LAUNCH_NS = 1500, PAUSE_NS = 20000000 };
+enum { GROUPS = 700, BLOCK = 128, ITEMS = GROUPS * BLOCK, LAUNCH_NS = 2000, PAUSE_NS = 20000000 };
 
 // ---- the cases, in the child
 
