@@ -7,13 +7,14 @@ TARGETS ?= $(or $(shell sed -n 's/^QUERN_TARGETS:STRING=//p' $(BUILD)/CMakeCache
 PREFIX  ?= /usr/local
 DESTDIR ?=
 MODEL   ?=
+AITER   ?=
 JOBS    ?= $(shell nproc)
 
 # The other presets have targets of their own.
 cmake_targets = $(if $(filter release,$(PRESET))$(filter command,$(origin TARGETS)),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))" \
   -DQUERN_SIM_EXEC=$(if $(filter all,$(TARGETS)),all,native))
 
-.PHONY: all product help setup test-setup configure test demo install uninstall bench format lint clean asan tsan fuzz
+.PHONY: all product help setup test-setup configure test demo install uninstall bench clock-report format lint clean asan tsan fuzz
 
 all: product
 	@echo "built $(BUILD)/libquern.so and $(BUILD)/quern, with kernels for $$(cat $(BUILD)/targets.txt) (make TARGETS=all: every GPU)"
@@ -29,6 +30,7 @@ help:
 	@echo "make test       build and run every test"
 	@echo "make install    install under PREFIX (default /usr/local); make uninstall removes it"
 	@echo "make bench      the ops beside the machine's limits; the simulator's own speed"
+	@echo "make clock-report  the simulator's clock beside published times, into docs/clock_report.md (AITER=CLONE: of ROCm/aiter)"
 	@echo "make asan tsan  the tests under sanitizers;  make fuzz: each fuzzer for a minute"
 	@echo "make format     clang-format;  make lint: layers, formatting"
 	@echo "make TARGETS=all   for every GPU and CPU, not only this machine's and the demo's;"
@@ -67,6 +69,12 @@ bench: product
 	@$(BUILD)/sim_bench
 	@$(BUILD)/sim_gemm
 	@$(BUILD)/sim_load $(BUILD)/libquernsim.so $(BUILD)/straight.gfx942.co
+
+clock-report: configure
+	@[ -n "$(AITER)" ] || { echo "make clock-report AITER=CLONE: CLONE is a clone of https://github.com/ROCm/aiter"; exit 1; }
+	@cmake --build $(BUILD) -j $(JOBS) --target quernsim
+	@python3 sim/clock/calibration/calibrate.py --aiter "$(AITER)" --library $(BUILD)/libquernsim.so.0 \
+	  --times $(BUILD)/clock_times.csv --report docs/clock_report.md
 
 install: product
 	@DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"

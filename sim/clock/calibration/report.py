@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the page that compares the clock, and a roofline, with published times."""
+
+import math
+import statistics
+
+import roofline
+from published import FAMILIES
+
+WORST = 12  # rows of the table of the largest errors
+INTRODUCTION = """# The clock beside published times
+
+`make clock-report AITER=CLONE` wrote this page; [clock.md](clock.md) describes the model. Times that the clock gives are
+modelled. Published times are of silicon: of AITER's tuned tables and of two benchmarks of attention, row by row in
+`sim/clock/calibration/published.csv`. The very code objects whose times were published run on the simulated GPU.
+
+An error is |log(modelled / published)|: 0.10 is 10 % too long or too short, nearly. The published times of one kernel
+and shape differ by 0.003 to 0.08 from one tuning to the next (median), and are the fastest of many.
+"""
+FITTED = """## What was fitted to what
+
+- Rows marked `fit` may be fitted to. Rows marked `kept` are not: half of the FP8 family's shapes of N and K, every
+  second row of bf16 and of int8 on an MI308X, int8 on an MI325X beyond 30 GFLOP, and all of attention.
+- Of the clock's numbers, four were chosen with rows marked `fit`: `clock_khz` of `MI308X.chip`, and of
+  `sim/chip/timing.c` `launch_ns`, `atomic_lane_cycles` and `l2_read_bytes`, of which two sources gave two values. All
+  others have the sources that stand beside them. They were chosen in a build whose loads straight into LDS keep its
+  banks only for the cycles that their bytes take.
+- `roofline` is max(operations / F, bytes / B) + L: three numbers for each GPU and type, fitted to the rows marked `fit`.
+  `without its family` is one fit to all rows of the other families, with F and B as parts of each GPU's nominal rates.
+- Two launches are made and the second counts. Its tensors are new, unless AITER's tuner, which takes 101 copies in turn,
+  leaves them in the memory-side cache. A product in parts includes 1.9 us for the launch that zeroes the result (FP8
+  and int8).
+"""
+
+
+def table(titles, rows):
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def percentile_90(values):
+    ordered = sorted(values)
+    return ordered[math.ceil(0.9 * len(ordered)) - 1]
+
+
+def summary(errors):
+    """Returns the median and the 90th percentile as two cells of a table."""
+    return [f"{statistics.median(errors):.2f}", f"{percentile_90(errors):.2f}"] if errors else ["-", "-"]
+
+
+def errors_of(rows, line):
+    return [roofline.error(line.us(r), r.us) for r in rows] if line else []
+
+
+def kind(row):
+    return row.gpu, FAMILIES[row.family][1]
+
+
+def rooflines(ran):
+    """Returns (GPU, type) -> the roofline of its rows that may be fitted to, and family -> that of the other families."""
+    fits = {k: roofline.fit([r for r in ran if kind(r) == k and r.split == "fit"])
+            for k in sorted({kind(r) for r in ran if r.split == "fit"})}
+    without = {f: roofline.fit([r for r in ran if r.family != f]) for f in sorted({r.family for r in ran})}
+    return fits, without
+
+
+def family_line(group, times, fits, without):
+    first = group[0]
+    clock = [roofline.error(times[r], r.us) for r in group]
+    return [*summary(clock), *summary(errors_of(group, fits.get(kind(first)))),
+            *summary(errors_of(group, without[first.family]))]
+
+
+def family_table(times, fits, without):
+    lines = []
+    for family, gpu in sorted({(r.family, r.gpu) for r in times}):
+        for split in ("fit", "kept"):
+            group = [r for r in times if (r.family, r.gpu, r.split) == (family, gpu, split)]
+            if group:
+                lines.append([family, gpu, split, len(group), *family_line(group, times, fits, without)])
+    everything = [roofline.error(us, r.us) for r, us in times.items()]
+    lines.append(["all", "", "", len(times), *summary(everything), "", "", "", ""])
+    return table(["family", "GPU", "rows", "count", "clock: median", "90 %", "roofline: median", "90 %",
+                  "without its family: median", "90 %"], lines)
+
+
+def row_cells(row, us):
+    return [row.family, row.gpu, "x".join(map(str, row.shape)), row.parts, f"`{row.code_object}`", row.split, f"{us:.2f}",
+            f"{row.us:.2f}", f"{math.log(us / row.us):+.2f}"]
+
+
+def page(rows, by_number, options):
+    times = {rows[i]: us for i, us in by_number.items()}
+    fits, without = rooflines(list(times))
+    titles = ["family", "GPU", "shape", "parts", "code object", "rows", "modelled us", "published us", "log error"]
+    worst = sorted(times, key=lambda r: -roofline.error(times[r], r.us))[:WORST]
+    lines = [[*k, f"{l.compute * roofline.COMPUTE[k]:.0f}", f"{l.memory * roofline.MEMORY[k[0]]:.2f}", f"{l.launch_us:.1f}"]
+             for k, l in fits.items()]
+    return "\n".join([
+        INTRODUCTION,
+        f"{len(times)} of the {len(rows)} rows ran, with `clock={options.clock}`: those of at most {options.gflop:g} GFLOP.\n",
+        "## By family and GPU\n", family_table(times, fits, without),
+        table(["GPU", "type", "roofline: F in TFLOP/s", "B in TB/s", "L in us"], lines), FITTED,
+        "## The largest errors\n", table(titles, [row_cells(r, times[r]) for r in worst]),
+        "## Every row\n", table(titles, [row_cells(r, us) for r, us in times.items()])])
