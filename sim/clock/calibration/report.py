@@ -23,8 +23,7 @@ FITTED = """## What was fitted to what
   second row of bf16 and of int8 on an MI308X, int8 on an MI325X beyond 30 GFLOP, and all of attention.
 - Of the clock's numbers, four were chosen with rows marked `fit`: `clock_khz` of `MI308X.chip`, and of
   `sim/chip/timing.c` `launch_ns`, `atomic_lane_cycles` and `l2_read_bytes`, of which two sources gave two values. All
-  others have the sources that stand beside them. They were chosen in a build whose loads straight into LDS keep its
-  banks only for the cycles that their bytes take.
+  others have the sources that stand beside them.
 - `roofline` is max(operations / F, bytes / B) + L: three numbers for each GPU and type, fitted to the rows marked `fit`.
   `without its family` is one fit to all rows of the other families, with F and B as parts of each GPU's nominal rates.
 - Two launches are made and the second counts. Its tensors are new, unless AITER's tuner, which takes 101 copies in turn,
