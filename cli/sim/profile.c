@@ -82,10 +82,27 @@ static void add_numbers(json_t *to, const json_t *from) {
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)from, name, value) {
         json_t *sum = json_object_get(to, name);
-        if (json_is_object(value))
+        if (!sum)
+            cli_json_set(to, name, json_incref(value));
+        else if (json_is_object(value))
             add_numbers(sum, value);
-        else
+        else if (json_is_integer(value))
             json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
+    }
+}
+
+/** Adds what instructions cost, each to the one at the same offset. */
+static void add_instructions(json_t *to, const json_t *from) {
+    size_t i, k;
+    json_t *one, *known;
+    json_array_foreach((json_t *)(uintptr_t)from, i, one) {
+        const json_t *offset = json_object_get(one, "offset");
+        json_array_foreach(to, k,
+                           known) if (json_equal(json_object_get(known, "offset"), offset)) break;
+        if (k == json_array_size(to))
+            cli_json_add(to, json_incref(one));
+        else
+            add_numbers(json_object_get(known, "simd_cycles"), json_object_get(one, "simd_cycles"));
     }
 }
 
@@ -98,6 +115,7 @@ static void add_clock(json_t *known, const json_t *kernel) {
         return;
     }
     add_numbers(to, from);
+    add_instructions(json_object_get(to, "instructions"), json_object_get(from, "instructions"));
     static const char *const last[] = {"mhz", "watts"};
     for (int i = 0; i < 2; i++)
         cli_json_set(to, last[i], json_incref(json_object_get(from, last[i])));

@@ -206,8 +206,9 @@ HIP_API char quernsim_evidence(hipFunction_t function, char *names, size_t bytes
 
 /** Tells what launches took at modelled time, those of a device (-1: of all) since the last call
  *  that told it: as a JSON object of less than 2048 bytes, a profile's member "clock"
- *  (docs/clock.md). Null for `json` asks for the answer alone, and forgets nothing. Returns whether
- *  a device's time is modelled: 0 while the clock is off, and for chips without a model. */
+ *  (docs/clock.md), whose list of instructions is empty. Null for `json` asks for the answer alone,
+ *  and forgets nothing. Returns whether a device's time is modelled: 0 while the clock is off, and
+ *  for chips without a model. */
 HIP_API int quernsim_clock(int device, char *json, size_t bytes);
 
 HIP_API hipError_t hipInit(unsigned flags);

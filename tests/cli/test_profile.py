@@ -142,6 +142,8 @@ def test_modelled_time_of_processes(tmp_path):
     twice, _ = profile(tmp_path / "p.json", *only, "--", "sh", "-c", f"{program}; {program}; true")
     (a,), (b,) = ([k["clock"] for k in w["kernels"]] for w in (once, twice))
     assert b["ns"] == 2 * a["ns"] and b["simd_cycles"] == {name: 2 * n for name, n in a["simd_cycles"].items()}
+    both = [inst | {"simd_cycles": {n: 2 * c for n, c in inst["simd_cycles"].items()}} for inst in a["instructions"]]
+    assert b["instructions"] == both and both
     assert b["memory"]["hbm_lines"] == 2 * a["memory"]["hbm_lines"] and (b["mhz"], b["watts"]) == (a["mhz"], a["watts"])
     done = run("profile", "--clock", "full", "--", *check("sim:gfx1201"))
     assert done.returncode != 0 and "no time is modelled for gfx1201" in done.stderr
