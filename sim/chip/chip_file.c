@@ -110,6 +110,9 @@ static bool check(reader *r) {
     if (chip->compute_units % chip->num_xccs)
         return complain(r, "compute_units is %u; accepted: a multiple of num_xccs, %u",
                         chip->compute_units, chip->num_xccs);
+    if (r->out->timing.limit_w <= r->out->timing.static_w)
+        return complain(r, "limit_w is %u; accepted: more than static_w, %u",
+                        r->out->timing.limit_w, r->out->timing.static_w);
     return true;
 }
 

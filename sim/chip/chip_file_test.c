@@ -60,6 +60,8 @@ static void test_lines(void **) {
     expect_refused("# base gfx942\n\n", 0, "base is missing");
     expect_refused("base gfx942\ncompute_units 81\n", 0,
                    "compute_units is 81; accepted: a multiple of num_xccs, 8");
+    expect_refused("base gfx942\nlimit_w 200\n", 0,
+                   "limit_w is 200; accepted: more than static_w, 200");
 }
 
 static void test_numbers(void **) {

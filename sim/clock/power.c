@@ -53,10 +53,12 @@ sim_clock_result sim_clock_result_of(sim_machine *m, uint64_t end) {
     const double share = memory_share(m, end);
     const double parts =
         (double)sim_dispatch_groups(m->dispatch) / (double)(m->groups_run ? m->groups_run : 1);
-    const double bytes = (double)m->traffic.hbm_lines * SIM_LINE;
+    const double moved_fj = (double)m->traffic.hbm_lines * SIM_LINE * t->hbm_byte_fj +
+                            (double)m->traffic.l2_lines * SIM_LINE * t->l2_byte_fj +
+                            (double)m->traffic.lds_bytes * t->lds_byte_fj;
     const load l = {.core_cycles = cycles * (1 - share),
                     .memory_ns = cycles * share / peak_mhz * 1e3,
-                    .joules = parts * ((double)m->energy_fj + bytes * t->hbm_byte_fj) * 1e-15,
+                    .joules = parts * ((double)m->energy_fj + moved_fj) * 1e-15,
                     .timing = t};
     const double mhz = find_mhz(&l, peak_mhz);
     sim_clock_result out = {.cycles = whole / SIM_TICKS,
