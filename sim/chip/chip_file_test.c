@@ -99,18 +99,23 @@ static void expect_entry(const char *name, size_t offset, uint32_t least, uint32
     const sim_chip_file base = read_accepted("base gfx942");
     for (int i = 0; i < 2; i++) {
         char text[256];
-        // compute_units must be a multiple of num_xccs.
+        // compute_units must be a multiple of num_xccs, and limit_w above static_w.
         const bool is_xccs = strcmp(name, "num_xccs") == 0,
-                   is_units = !strcmp(name, "compute_units");
+                   is_units = !strcmp(name, "compute_units"), is_limit = !strcmp(name, "limit_w"),
+                   is_static = !strcmp(name, "static_w");
         snprintf(text, sizeof text, "base gfx942\n%s %u\n%s", name, i ? most : least,
-                 is_xccs    ? "compute_units 64\n"
-                 : is_units ? "num_xccs 1\n"
-                            : "");
+                 is_xccs     ? "compute_units 64\n"
+                 : is_units  ? "num_xccs 1\n"
+                 : is_limit  ? "static_w 0\n"
+                 : is_static ? "limit_w 100000\n"
+                             : "");
         sim_chip_file file = read_accepted(text);
         uint32_t *const value = (uint32_t *)((char *)&file + offset);
         assert_int_equal(*value, i ? most : least);
         assert_ptr_equal(file.chip.timing, &file.timing);
         memcpy(value, (const char *)&base + offset, sizeof *value);
+        file.timing.limit_w = base.timing.limit_w;
+        file.timing.static_w = base.timing.static_w;
         file.chip.num_xccs = base.chip.num_xccs;
         file.chip.compute_units = base.chip.compute_units;
         file.chip.timing = base.chip.timing;
