@@ -18,6 +18,10 @@ static hipEvent_t new_event(void) {
     return event;
 }
 
+static void destroy(hipEvent_t event) {
+    OK(hip.hipEventDestroy(event));
+}
+
 static hipStream_t new_stream(void) {
     hipStream_t stream;
     OK(hip.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
@@ -65,6 +69,8 @@ static void run_launches(void) {
     OK(hip.hipDeviceSynchronize());
     printf("%lld %lld %lld", elapsed(events[0], events[1]), elapsed(events[1], events[2]),
            elapsed(events[0], events[2]));
+    for (int i = 0; i < 3; i++)
+        destroy(events[i]);
 }
 
 /** Prints the time to the end of each of two streams, each of which launches twice. */
@@ -80,6 +86,11 @@ static void run_streams(void) {
         OK(hip.hipEventRecord(ends[i], streams[i]));
     OK(hip.hipDeviceSynchronize());
     printf("%lld %lld %d", elapsed(first, ends[0]), elapsed(first, ends[1]), 0);
+    destroy(first);
+    for (int i = 0; i < 2; i++) {
+        destroy(ends[i]);
+        OK(hip.hipStreamDestroy(streams[i]));
+    }
 }
 
 /** Prints the time between two events while the host sleeps. */
@@ -92,6 +103,8 @@ static void run_pause(void) {
     OK(hip.hipEventRecord(to, nullptr));
     OK(hip.hipEventSynchronize(to));
     printf("%lld 0 0", elapsed(from, to));
+    destroy(from);
+    destroy(to);
 }
 
 static void run_refusal(void) {
@@ -134,7 +147,10 @@ static void run_fork(void) {
         OK(hip.hipEventRecord(to, nullptr));
         OK(hip.hipDeviceSynchronize());
         printf("%lld 0 0", elapsed(from, to));
-        return;
+        destroy(from);
+        destroy(to);
+        fflush(stdout);
+        _exit(0); // what the parent's threads held is nobody's in the child
     }
     int status;
     waitpid(child, &status, 0);
