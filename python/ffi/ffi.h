@@ -51,7 +51,7 @@ static inline float ffi_number(const TVMFFIAny *arg) {
 
 /** The parameters of ops.def's line `attention`, which another function shares. */
 #define FFI_ATTENTION_PARAMETERS                                                                   \
-    "o! lse!? q k v kv_indices? plan? schedule? workspace!? custom_mask? mask? "                   \
+    "o! lse!? q k v kv_indices? plan@? schedule? workspace!? custom_mask? mask? "                  \
     "q_scales? k_scales? v_scales? sinks? is_hnd:i1 is_causal:i1 is_top_left:i1 "                  \
     "window_left:i window_right:i pos_encoding:i32 lse_base:i32 dropout_seed:i "                   \
     "dropout_offset:i rope_scale:f rope_theta:f sm_scale:f logits_soft_cap:f "                     \

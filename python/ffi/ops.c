@@ -48,6 +48,7 @@ typedef struct parameter {
     int length;          // of the name
     char kind;           // 't' tensor, 'f' number, 'i' integer
     bool may_be_missing; // None is accepted
+    bool is_host;        // bytes that the library reads on the CPU
     bool is_nonzero;     // 0, which C takes for "not given", is not
     bool is_narrow;      // an integer of 32 bits
     bool is_flag;        // 0 or 1
@@ -58,12 +59,13 @@ static const char *next_parameter(parameter *out, const char *text) {
     text += strspn(text, " ");
     if (!*text)
         return nullptr;
-    const size_t whole = strcspn(text, " "), name = strcspn(text, "!?: ");
+    const size_t whole = strcspn(text, " "), name = strcspn(text, "!?@: ");
     const char *colon = memchr(text, ':', whole);
     *out = (parameter){.name = text,
                        .length = (int)name,
                        .kind = colon ? colon[1] : 't',
                        .may_be_missing = memchr(text, '?', whole) != nullptr,
+                       .is_host = memchr(text, '@', whole) != nullptr,
                        .is_nonzero = memchr(text, '*', whole) != nullptr,
                        .is_narrow = colon && memchr(colon, '3', whole - name) != nullptr,
                        .is_flag = colon && memchr(colon, '1', whole - name) != nullptr};
@@ -94,10 +96,22 @@ static bool is_zero(const TVMFFIAny *arg) {
     return arg->type_index == kTVMFFIFloat ? (float)arg->v_float64 == 0 : arg->v_int64 == 0;
 }
 
-/** Raises for a number of the right kind that C takes for another number. */
+/** Returns whether a tensor is what a parameter of the CPU's takes: bytes in a row, there. */
+static bool is_host_bytes(const DLTensor *t) {
+    return t->device.device_type == kDLCPU && t->ndim == 1 && t->dtype.code == kDLUInt &&
+           t->dtype.bits == 8 && t->dtype.lanes == 1 &&
+           (!t->strides || t->strides[0] == 1 || t->shape[0] <= 1);
+}
+
+/** Raises for an argument of the right kind that C takes for another one. */
 static int check_value(const char *op, const parameter *p, const TVMFFIAny *arg) {
     char text[256];
-    if (p->is_nonzero && is_zero(arg))
+    const DLTensor *const t = p->is_host ? ffi_tensor(arg) : nullptr;
+    if (t && !is_host_bytes(t))
+        snprintf(text, sizeof text, "%s: %.*s is %s; accepted: u8 in one row, on the CPU", op,
+                 p->length, p->name,
+                 t->device.device_type == kDLCPU ? "another kind of tensor" : "on another device");
+    else if (p->is_nonzero && is_zero(arg))
         snprintf(text, sizeof text, "%s: %.*s is 0; accepted: above 0, finite", op, p->length,
                  p->name);
     else if (p->is_narrow && arg->v_int64 != (int32_t)arg->v_int64)

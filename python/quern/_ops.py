@@ -29,14 +29,15 @@ def is_being_traced():
 
 
 class Parameter:
-    """One parameter: `x` tensor, `x!` written, `x?` or None, `eps:f` number, `rows:i` integer;
+    """One parameter: `x` tensor, `x!` written, `x?` or None, `x@` on the CPU, `eps:f` number, `rows:i` integer;
     more of a number, which the native part checks, may follow its kind."""
 
     def __init__(self, text):
-        self.name = text.partition(":")[0].rstrip("!?")
+        self.name = text.partition(":")[0].rstrip("!?@")
         self.kind = text.partition(":")[2][:1] or "t"
         self.is_written = "!" in text
         self.is_optional = "?" in text
+        self.is_host = "@" in text
 
 
 def lend(name, arguments):

@@ -99,6 +99,21 @@ def test_tensor(name, i, kind):
     check(name, values, [parameter.name] if kind in OWN else [p.name for p in arguments.parameters(name)])
 
 
+@pytest.mark.parametrize("name", ["attention", "mla_decode"])
+@pytest.mark.parametrize("plan, fault", [
+    (lambda plan, device: quern.to(plan, device), "on another device"),
+    (lambda plan, device: np.repeat(plan, 2)[::2], "another kind of tensor"),
+    (lambda plan, device: plan.view(np.int64), "another kind of tensor")])
+def test_plans_lie_on_the_cpu(name, plan, fault):
+    """Tests that a plan which the CPU cannot read is refused, where all other tensors lie on the device."""
+    device = quern.device("sim:gfx942")
+    values = [quern.to(x, device) if isinstance(x, np.ndarray) else x for x in arguments.arguments(name)]
+    place = [p.name for p in arguments.parameters(name)].index("plan")
+    values[place] = plan(arguments.mla_plan().host, device)
+    with pytest.raises(ValueError, match=f"{name}: plan is {fault}; accepted: u8 in one row, on the CPU"):
+        getattr(quern._ops, name)(*values)
+
+
 # ---- overlap
 
 def pairs(name):

@@ -20,8 +20,12 @@ def as_torch(x, device="cpu"):
 
 
 def arguments_of(name, device="cpu"):
-    """Returns arguments.arguments(name) as tensors."""
-    return [as_torch(x, device) for x in arguments.arguments(name)]
+    """Returns arguments.arguments(name) as tensors: on the device, but for what the CPU reads, of which a GPU gets a copy."""
+    listed, values = arguments.parameters(name), arguments.arguments(name)
+    given = {p.name: as_torch(x, "cpu" if p.is_host else device) for p, x in zip(listed, values, strict=True)}
+    if device != "cpu" and given.get("plan") is not None:
+        given["schedule"] = given["plan"].to(device)
+    return list(given.values())
 
 
 def written(name, values):
