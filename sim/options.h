@@ -4,6 +4,7 @@
 #define SIM_OPTIONS_H
 
 #include "chip/chip.h"
+#include "clock/result.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,15 +40,6 @@ const char *sim_exec_lacks(sim_exec_build build);
  *  the processor can run. Returns false and changes nothing if instructions have been decoded for
  *  another build. (isa/opcodes.c) */
 bool sim_exec_choose(sim_exec_build build);
-
-/** Which workgroups of a launch run at modelled time: none; some, from which the launch's time
- *  follows; all; or some while the others do not run at all. */
-typedef enum sim_clock_mode {
-    SIM_CLOCK_OFF,
-    SIM_CLOCK_ON,
-    SIM_CLOCK_FULL,
-    SIM_CLOCK_SAMPLE
-} sim_clock_mode;
 
 enum { SIM_DEFAULT_TURN = 16 };
 

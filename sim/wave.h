@@ -119,6 +119,7 @@ typedef struct sim_dispatch {
     bool is_observed;                  // some element of `observed` is not null
     void *observed[SIM_MAX_OBSERVERS]; // what each observer keeps of this dispatch; may be null
     struct sim_clock *clock;           // the device's; null: no time is modelled
+    sim_clock_mode clock_mode;         // which workgroups are timed, if there is a clock
     struct sim_machine *machine;       // the clock's, while it runs the dispatch
     bool is_rehearsal;                 // what runs now will run again: only the clock follows
     const struct sim_facts *rehearsed;

@@ -108,7 +108,7 @@ static void run_events(sim_machine *m) {
 
 bool sim_clock_has_run(const sim_dispatch *d, uint64_t flat_id) {
     const uint32_t xccs = d->chip->num_xccs;
-    return d->clock->mode != SIM_CLOCK_ON ||
+    return d->clock_mode != SIM_CLOCK_ON ||
            (flat_id % xccs == 0 && flat_id / xccs < d->timed.sampled);
 }
 

@@ -8,7 +8,6 @@
 #define SIM_CLOCK_H
 
 #include "../chip/timing.h"
-#include "../options.h"
 #include "../wave.h"
 #include "tags.h"
 
@@ -19,7 +18,6 @@ constexpr uint32_t SIM_LINE = 128; // bytes of a line of the caches from the sec
 /** What a device's clock keeps from launch to launch. A device runs one timed launch at a time. */
 typedef struct sim_clock {
     pthread_mutex_t lock;
-    sim_clock_mode mode;
     sim_tags mall; // empty until the first launch
     // The instruction caches, which keep the code of earlier launches: one for each scalar unit.
     sim_tags *code;

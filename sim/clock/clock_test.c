@@ -14,10 +14,12 @@ static const test_launch one_wave = {
     .arch = "gfx942", .groups = 1, .threads = 64, .lds_bytes = 4096};
 
 /** Runs a program on a device's clock, and returns what the clock says. */
-static sim_clock_result run_on(sim_clock *clock, const test_launch *launch, const char *source) {
+static sim_clock_result run_on(sim_clock *clock, sim_clock_mode mode, const test_launch *launch,
+                               const char *source) {
     sim_clock_result timed = {};
     test_launch timed_launch = *launch;
     timed_launch.clock = clock;
+    timed_launch.clock_mode = mode;
     timed_launch.timed = &timed;
     run_program(&timed_launch, source);
     return timed;
@@ -26,8 +28,7 @@ static sim_clock_result run_on(sim_clock *clock, const test_launch *launch, cons
 static sim_clock_result run_in(sim_clock_mode mode, const test_launch *launch, const char *source) {
     sim_clock clock;
     sim_clock_init(&clock);
-    clock.mode = mode;
-    const sim_clock_result timed = run_on(&clock, launch, source);
+    const sim_clock_result timed = run_on(&clock, mode, launch, source);
     sim_clock_deinit(&clock);
     return timed;
 }
@@ -55,11 +56,10 @@ static double ten_turns(const char *before, const char *body, unsigned repeats, 
     for (unsigned more = 0; more < 2; more++) {
         sim_clock clock;
         sim_clock_init(&clock);
-        clock.mode = SIM_CLOCK_FULL;
         write_loop(source, before, body, repeats, more ? 20 : 10);
         if (is_warm)
-            run_on(&clock, &one_wave, source);
-        cycles[more] = (double)run_on(&clock, &one_wave, source).cycles;
+            run_on(&clock, SIM_CLOCK_FULL, &one_wave, source);
+        cycles[more] = (double)run_on(&clock, SIM_CLOCK_FULL, &one_wave, source).cycles;
         sim_clock_deinit(&clock);
     }
     return cycles[1] - cycles[0];

@@ -5,6 +5,15 @@
 
 #include <stdint.h>
 
+/** Which workgroups of a launch run at modelled time: none; some, from which the launch's time
+ *  follows; all; or some while the others do not run at all. */
+typedef enum sim_clock_mode {
+    SIM_CLOCK_OFF,
+    SIM_CLOCK_ON,
+    SIM_CLOCK_FULL,
+    SIM_CLOCK_SAMPLE
+} sim_clock_mode;
+
 /** Where the cycles of a SIMD go. */
 typedef enum sim_spent {
 #define SIM_SPENT(id, name) SIM_SPENT_##id,

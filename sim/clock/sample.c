@@ -14,7 +14,7 @@ sim_sample sim_sample_of(const sim_dispatch *d) {
                     .slots = fits * (d->chip->compute_units / xccs),
                     .groups = (total + xccs - 1) / xccs};
     s.run = s.groups;
-    if (d->clock->mode == SIM_CLOCK_FULL) {
+    if (d->clock_mode == SIM_CLOCK_FULL) {
         s.xcds = total < xccs ? (uint32_t)total : xccs;
         return s;
     }

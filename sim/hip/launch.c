@@ -245,7 +245,7 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
     d->passes_overreads = sim_hip.options.passes_overreads;
     d->faults.max = sim_hip.options.faults;
     d->clock = sim_hip.options.clock == SIM_CLOCK_OFF ? nullptr : &device->clock;
-    device->clock.mode = sim_hip.options.clock;
+    d->clock_mode = sim_hip.options.clock;
     d->id = atomic_fetch_add(&device->num_dispatches, 1);
 }
 

@@ -17,6 +17,7 @@ typedef struct test_launch {
     bool wave64; // on RDNA
     bool fails;  // it must end with a fault, else without
     struct sim_clock *clock;
+    sim_clock_mode clock_mode;
     sim_clock_result *timed; // written if there is a clock
     uint32_t *result;        // null, or written with the buffer's first word
 } test_launch;
@@ -56,6 +57,7 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
                       .check = launch->check,
                       .device = launch->device,
                       .clock = launch->clock,
+                      .clock_mode = launch->clock_mode,
                       .limit = 1000000};
     if (sim_dispatch_run(&d) == launch->fails)
         fail_msg("%s: faults: %s", launch->arch, sim_faults_text(&d));
