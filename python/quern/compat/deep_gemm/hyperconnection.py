@@ -9,6 +9,8 @@ from . import _check
 from ._operands import Operand, multiply
 from ._types import Tensor
 
+_MOST_K = 4096
+
 
 def _parts(b):
     """Returns f32 numbers as three bf16 ones whose sum they are, to 2^-24 of each."""
@@ -46,7 +48,14 @@ def tf32_hc_prenorm_gemm(a: Tensor, b: Tensor, d: Tensor, sqr_sum: Tensor, num_s
     for i, (total, squares) in enumerate([(d, sqr_sum)] if num_splits is None else zip(d, sqr_sum, strict=True)):
         columns = slice(i * step, (i + 1) * step)
         squares.copy_(a[:, columns].float().square().sum(-1))
-        c = None
+        _add_up(op, total, a[:, columns], b[:, columns])
+
+
+def _add_up(op, total, a, b):
+    """Computes total = a b^T, of so much of k at once that what Hopper's tensor cores cut off each sum stays small."""
+    c = None
+    for start in range(0, max(a.shape[1], 1), _MOST_K):
+        columns = slice(start, start + _MOST_K)
         for part in _parts(b[:, columns]):
             multiply(op, total, Operand("a", a[:, columns]), Operand("b", part), c)
             c = total
