@@ -287,6 +287,80 @@ static void test_slow_kernels(void **) {
     assert_non_null(strstr(text, "/tune:2: it is slow and was not asked for"));
 }
 
+// ---- what a tuner asks of its thread's calls
+
+/** What was reported last, and how often. */
+typedef struct watched {
+    int count, num_kernels;
+    bool goes_on;
+    char line[512], first[64];
+    uint32_t bits;
+} watched;
+
+static bool take_choice(void *context, const qn_tune_choice *c) {
+    watched *w = context;
+    w->count++;
+    w->num_kernels = c->num_kernels;
+    snprintf(w->line, sizeof w->line, "%s %s %s | %s", c->op, c->device, c->problem, c->batch);
+    snprintf(w->first, sizeof w->first, "%s", c->kernels[0].name);
+    w->bits = c->kernels[c->num_kernels - 1].bits;
+    return w->goes_on;
+}
+
+/** The choice of costs is reported with all other kernels, whatever the table says. */
+static void watch_products(void *) {
+    qn_device *device = nullptr;
+    const qni_variant *found = nullptr;
+    watched w = {.goes_on = true};
+    qni_gemm_problem p = product(4);
+    CHILD_CHECK(qn_device_open(&device, "sim:gfx942") == QN_OK);
+    qn_tune_watch(take_choice, &w);
+    CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_OK);
+    CHILD_CHECK(strcmp(found->name, "gemm.fp8_mfma_128x128") == 0); // by the table
+    CHILD_CHECK(w.count == 1 && strcmp(w.first, "gemm.fp8_decode") == 0);
+    CHILD_CHECK(strcmp(w.line, "gemm gfx942 units=304 n=4096 k=7168 a=e4m3fnuz b=e4m3fnuz d=bf16 "
+                               "packed=yes epilogue=none | grouping=dense groups=1 m=4 "
+                               "expected_m=0") == 0);
+    CHILD_CHECK(w.num_kernels == 6 && w.bits == 0); // the last is gemm.any
+    w.goes_on = false;
+    CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_E_UNSUPPORTED && w.count == 2);
+    qn_tune_watch(nullptr, nullptr);
+    CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_OK && w.count == 2);
+    qn_device_close(device);
+}
+
+/** A kernel that a thread asks for goes before the table and QUERN_FORCE, and before whoever
+ *  watches. */
+static void force_products(void *) {
+    qn_device *device = nullptr;
+    const qni_variant *found = nullptr;
+    watched w = {.goes_on = false};
+    qni_gemm_problem p = product(4);
+    CHILD_CHECK(qn_device_open(&device, "sim:gfx942") == QN_OK);
+    qn_tune_watch(take_choice, &w);
+    CHILD_CHECK(qn_tune_force("gemm.fp8_mfma_256x128") == QN_OK);
+    CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_OK && w.count == 0);
+    CHILD_CHECK(strcmp(found->name, "gemm.fp8_mfma_256x128") == 0);
+    CHILD_CHECK(qn_tune_force("gemm.fp8_mfma_256x129") == QN_E_NOT_FOUND);
+    CHILD_CHECK(strstr(qn_last_error(), "there is no kernel \"gemm.fp8_mfma_256x129\""));
+    CHILD_CHECK(qn_tune_force("gemm.fp8_mfma_fn_128x128") == QN_OK);
+    CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_E_UNSUPPORTED);
+    CHILD_CHECK(strstr(qn_last_error(), "gemm.fp8_mfma_fn_128x128, which cannot run: a is "));
+    CHILD_CHECK(qn_tune_force("norm.gpu_any") == QN_OK); // says nothing of gemm
+    qn_tune_watch(nullptr, nullptr);
+    CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_OK);
+    CHILD_CHECK(strcmp(found->name, "gemm.any_fp8") == 0); // QUERN_FORCE
+    CHILD_CHECK(qn_tune_force(nullptr) == QN_OK);
+    qn_device_close(device);
+}
+
+static void test_a_tuner(void **) {
+    need_sim();
+    write_table("gemm gfx942 m=1..8 -> gemm.fp8_mfma_128x128\n");
+    child_run(watch_products, nullptr, with_table(nullptr));
+    child_run(force_products, nullptr, with_table("QUERN_FORCE=gemm=gemm.any_fp8"));
+}
+
 // ---- every op tells its problems apart
 
 static void check_op(void *op) {
@@ -515,6 +589,7 @@ int main(void) {
         cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_slow_kernels),
+        cmocka_unit_test(test_a_tuner),
         cmocka_unit_test(test_every_op),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_refused_files),

@@ -157,13 +157,23 @@ static qn_status choose_forced(const qni_op *op, const qn_device *device, const 
                    (int)length, name, known);
 }
 
+/** Chooses the kernel that qn_tune_force names. */
+static qn_status choose_asked(const qni_variant *variant, const qni_op *op, const qn_device *device,
+                              const void *problem, const qni_variant **out) {
+    qni_reason why = {""};
+    if (!qni_variant_fits(variant, device, problem, &why))
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: qn_tune_force asks for %s, which cannot run: %s",
+                       op->name, variant->name, why.text);
+    *out = variant;
+    return QN_OK;
+}
+
 static double cost_of(const qni_variant *variant, const qn_device *device, const void *problem) {
     return variant->cost ? variant->cost(variant, device, problem) : INFINITY;
 }
 
-/** Returns the index of the cheapest kernel that can run, -1 if none can. A kernel without a cost
- *  is asked only while none has been found, as it would not be taken. */
-static int find_cheapest(const qni_op *op, const qn_device *device, const void *problem) {
+/** A kernel without a cost is asked only while none has been found, as it would not be taken. */
+int qni_find_cheapest(const qni_op *op, const qn_device *device, const void *problem) {
     double least = INFINITY;
     int found = -1;
     for (int i = 0; i < op->num_variants; i++) {
@@ -281,7 +291,7 @@ static choice choose_for_all(const qni_op *op, const qn_device *device, const vo
                              const qni_tune_line *line) {
     if (line && can_follow(line, device, problem, nullptr))
         return (choice){line->variant, line};
-    const int cheapest = find_cheapest(op, device, problem);
+    const int cheapest = qni_find_cheapest(op, device, problem);
     return (choice){cheapest < 0 ? nullptr : &op->variants[cheapest], nullptr};
 }
 
@@ -335,6 +345,10 @@ static void log_choice(const qni_op *op, const qn_device *device, const void *pr
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out) {
     size_t length = 0;
+    const qni_variant *const asked = qni_tune_forced(op);
+    if (asked)
+        return choose_asked(asked, op, device, problem, out);
+    QN_TRY(qni_tune_report(op, device, problem));
     const char *forced = *qni_env_get()->force ? forced_name(op, &length) : nullptr;
     if (forced)
         return choose_forced(op, device, problem, forced, length, out);

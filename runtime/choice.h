@@ -118,10 +118,12 @@ bool qni_device_meets(const qn_device *device, qni_needs needs);
  *  Honours QUERN_DISABLE, not QUERN_FORCE. */
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
                       qni_reason *why);
-/** Sets *out to the variant that QUERN_FORCE names, else to that of the table of QUERN_TUNE if the
- *  table can be followed, else to the cheapest variant that can run the problem; logs the choice
- *  with QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED, with each variant's reason, QN_E_INVALID
- *  (QUERN_FORCE names no kernel). */
+/** Returns the index of the cheapest variant that can run the problem, -1 if none can. */
+int qni_find_cheapest(const qni_op *op, const qn_device *device, const void *problem);
+/** Sets *out to the variant that qn_tune_force or QUERN_FORCE names, else to that of the table of
+ *  QUERN_TUNE if the table can be followed, else to the cheapest variant that can run the problem;
+ *  logs the choice with QUERN_LOG=kernel. Errors: QN_E_UNSUPPORTED, with each variant's reason,
+ *  QN_E_INVALID (QUERN_FORCE names no kernel). */
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out);
 /** Returns whether QUERN_DISABLE names a backend ("hip", "cuda", "sim", "cpu"). */

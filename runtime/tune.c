@@ -307,16 +307,29 @@ qni_tuned qni_tune_find(const qni_op *op, const qn_device *device, const void *p
     return found;
 }
 
+/** Writes the values of the problem's keys to buf, where those of the batch or the others may be
+ *  left out. */
+static const char *describe(const qni_op *op, const qn_device *device, const void *problem,
+                            bool takes_batch, bool takes_rest, char *buf, size_t room) {
+    int64_t values[QNI_TUNE_MAX_VALUES];
+    qni_tune_line line = {.op = op};
+    get_values(op, device, problem, values);
+    for (int i = 0; i == 0 || op->keys[i - 1].name; i++) {
+        const bool is_of_batch = i > 0 && op->keys[i - 1].is_of_batch;
+        if (is_of_batch ? takes_batch : takes_rest)
+            line.ranges[line.num_ranges++] = (qni_tune_range){i, values[i], values[i]};
+    }
+    return qni_tune_line_text(&line, buf, room);
+}
+
 const char *qni_tune_describe(const qni_op *op, const qn_device *device, const void *problem,
                               char *buf, size_t room) {
-    int64_t values[QNI_TUNE_MAX_VALUES];
-    qni_tune_line line = {.op = op, .num_ranges = 1};
-    get_values(op, device, problem, values);
-    while (op->keys[line.num_ranges - 1].name)
-        line.num_ranges++;
-    for (int i = 0; i < line.num_ranges; i++)
-        line.ranges[i] = (qni_tune_range){i, values[i], values[i]};
-    return qni_tune_line_text(&line, buf, room);
+    return describe(op, device, problem, true, true, buf, room);
+}
+
+const char *qni_tune_describe_part(const qni_op *op, const qn_device *device, const void *problem,
+                                   bool is_of_batch, char *buf, size_t room) {
+    return describe(op, device, problem, is_of_batch, !is_of_batch, buf, room);
 }
 
 // ---- the user's view

@@ -69,5 +69,15 @@ const char *qni_tune_file(void);
  *  buf. */
 const char *qni_tune_describe(const qni_op *op, const qn_device *device, const void *problem,
                               char *buf, size_t room);
+/** Does the same with those names alone that are the batch's, or that are not. */
+const char *qni_tune_describe_part(const qni_op *op, const qn_device *device, const void *problem,
+                                   bool is_of_batch, char *buf, size_t room);
+
+// ---- what qn_tune_watch and qn_tune_force ask of this thread's calls (tune_watch.c)
+
+/** Returns the kernel that the op's calls must run; null: any. */
+const qni_variant *qni_tune_forced(const qni_op *op);
+/** Reports the choice if somebody watches. Errors: QN_E_UNSUPPORTED (the call shall end). */
+qn_status qni_tune_report(const qni_op *op, const qn_device *device, const void *problem);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include <quern/core.h>
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -34,6 +36,34 @@ QN_API qn_status qn_tune_path(char *buf, size_t room);
  *  Errors: QN_E_INVALID (each is null), QN_E_NOT_FOUND (neither path nor QUERN_TUNE), QN_E_IO (the
  *          file cannot be read), QN_E_MEMORY. */
 QN_API qn_status qn_tune_list(const char *path, qn_tune_fn each, void *context);
+
+// ---- what a tuner needs: which kernels a call may take, and a call by each of them
+
+/** A kernel that can run a problem. */
+typedef struct qn_tune_kernel {
+    const char *name; /**< "gemm.fp8_decode" */
+    uint32_t bits;    /**< an op's kernels that share a number other than 0 give a row equal bits */
+} qn_tune_kernel;
+
+/** A problem for which a call chooses a kernel. Strings live as long as the callback. */
+typedef struct qn_tune_choice {
+    const char *op;                /**< "gemm" */
+    const char *device;            /**< "gfx942", as qn_device_info.arch */
+    const char *problem;           /**< in a line's words: "units=304 n=4096 k=7168" */
+    const char *batch;             /**< the words that are the batch's: "m=8"; may be "" */
+    const qn_tune_kernel *kernels; /**< all that can run it; first the one that costs choose */
+    int num_kernels;               /**< may be 0 */
+} qn_tune_choice;
+
+/** Returns whether the call goes on; if not, it fails with QN_E_UNSUPPORTED before it runs. */
+typedef bool (*qn_tune_choice_fn)(void *context, const qn_tune_choice *choice);
+
+/** Has the choices of this thread's calls reported from now on; null: no longer. */
+QN_API void qn_tune_watch(qn_tune_choice_fn each, void *context);
+/** Makes this thread's calls of the kernel's op run the kernel, or fail with QN_E_UNSUPPORTED; such
+ *  calls are not reported, and neither QUERN_FORCE nor a table acts on them. A thread has one such
+ *  kernel; null: none. Errors: QN_E_NOT_FOUND (there is no such kernel). */
+QN_API qn_status qn_tune_force(const char *kernel);
 
 #ifdef __cplusplus
 }
