@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times attention for bench: prompts of several lengths, whole and causal, and decoding from a
 // cache.
-#include "measure.h"
+#include "call.h"
 #include "timing.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static const DLDataType bf16 = {kDLBfloat, 16, 1}, u8 = {kDLUInt, 8, 1};
 
@@ -43,12 +44,42 @@ static qn_status open_attention(attention_run *r, const attention_shape *s) {
     return QN_OK;
 }
 
-static void close_attention(attention_run *r) {
+static void close_attention(void *context) {
+    attention_run *r = context;
     cli_tensor_free(&r->q, r->device);
     cli_tensor_free(&r->k, r->device);
     cli_tensor_free(&r->v, r->device);
     cli_tensor_free(&r->o, r->device);
     cli_tensor_free(&r->workspace, r->device);
+    free(r);
+}
+
+/** Returns what a kernel may be off, for values of a magnitude of 1, as
+ *  ops/attention/attention_ref.c has it; elements of q, k and v are below 2. */
+static double error_of(const attention_shape *s) {
+    const double u = 0x1p-24, dim = (double)s->dim;
+    const double of_score = u * (dim + 8) * 4 * dim + 16 * u * 4 * dim;
+    return 4 * of_score + 32 * u + 0x1p-8 + (double)s->kv_len * u;
+}
+
+qn_status attention_call_open(bench_call *out, cli_device *device, const attention_shape *shape) {
+    attention_run *r = cli_alloc(sizeof *r);
+    r->device = device;
+    *out = (bench_call){
+        .run = run_attention, .close = close_attention, .context = r, .device = device};
+    CLI_TRY(open_attention(r, shape));
+    out->out = &r->o;
+    out->size_limit = 2;
+    out->error = error_of(shape);
+    return QN_OK;
+}
+
+void attention_call_text(const attention_shape *s, char *buf, size_t room) {
+    snprintf(buf, room,
+             "b=%" PRId64 " heads=%" PRId64 "/%" PRId64 " d=%" PRId64 " qo=%" PRId64 " kv=%" PRId64
+             " bf16%s",
+             s->batch, s->qo_heads, s->kv_heads, s->dim, s->qo_len, s->kv_len,
+             s->is_causal ? " causal" : "");
 }
 
 /** Returns the operations of the scores that causality leaves: those of query i and keys 0 .. i +
@@ -61,23 +92,19 @@ static double count_flops(const attention_shape *s) {
 
 qn_status measure_attention(measurement *out, cli_device *device, const cli_limits *limits,
                             const attention_shape *s, int runs) {
-    attention_run r = {.device = device};
+    bench_call call = {0};
     const double rows = (double)(s->batch * s->dim);
     *out = (measurement){.op = "attention",
                          .bytes =
                              4 * rows * (double)(s->qo_heads * s->qo_len + s->kv_heads * s->kv_len),
                          .flops = count_flops(s),
                          .attention = *s};
-    snprintf(out->problem, sizeof out->problem,
-             "b=%" PRId64 " heads=%" PRId64 "/%" PRId64 " d=%" PRId64 " qo=%" PRId64 " kv=%" PRId64
-             " bf16%s",
-             s->batch, s->qo_heads, s->kv_heads, s->dim, s->qo_len, s->kv_len,
-             s->is_causal ? " causal" : "");
+    attention_call_text(s, out->problem, sizeof out->problem);
     qn_status st;
-    CLI_TRY_OUT(open_attention(&r, s));
-    CLI_TRY_OUT(timing_alone(out, device, run_attention, &r, runs));
+    CLI_TRY_OUT(attention_call_open(&call, device, s));
+    CLI_TRY_OUT(timing_alone(out, device, call.run, call.context, runs));
     timing_set_limit(out, limits->bf16_flops, limits->read_bytes);
 out:
-    close_attention(&r);
+    bench_call_close(&call);
     return st;
 }

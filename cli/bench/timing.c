@@ -3,6 +3,9 @@
 // filled tensors.
 #include "timing.h"
 
+#include "../file.h"
+#include "call.h"
+
 #include <stdlib.h>
 
 // ---- timing
@@ -37,17 +40,18 @@ static void timer_close(timer *t) {
     free(t->times);
 }
 
-/** Runs a side once; the time counts if `counts`, which is false for warm-ups. */
-static qn_status run_side(side *s, cli_device *device, bool counts) {
+/** Runs a side; the time of one of its repeats counts if `counts`, which is false for warm-ups. */
+static qn_status run_side(side *s, cli_device *device, int repeats, bool counts) {
     timer *t = &s->timer;
     int64_t ns;
     CLI_TRY(qn_event_record(t->start, device->stream));
-    CLI_TRY(s->body(s->context));
+    for (int i = 0; i < repeats; i++)
+        CLI_TRY(s->body(s->context));
     CLI_TRY(qn_event_record(t->end, device->stream));
     CLI_TRY(qn_event_sync(t->end));
     CLI_TRY(qn_event_elapsed(&ns, t->start, t->end));
     if (counts)
-        t->times[t->count++] = ns;
+        t->times[t->count++] = ns / repeats;
     return QN_OK;
 }
 
@@ -73,7 +77,7 @@ static qn_status run_sides(measurement *out, cli_device *device, side *sides, in
     for (int i = 0; i < runs + warm_up; i++) {
         take_clock(out, device);
         for (int n = 0; n < count; n++)
-            CLI_TRY(run_side(&sides[n], device, i >= warm_up));
+            CLI_TRY(run_side(&sides[n], device, 1, i >= warm_up));
         cli_progress_add(1);
     }
     take_clock(out, device);
@@ -93,6 +97,42 @@ qn_status timing_alone(measurement *out, cli_device *device, qn_status (*body)(v
     return st;
 }
 
+static qn_status take_turns(cli_device *device, side *sides, timing_turn *turns, int count,
+                            int rounds, int repeats) {
+    for (int i = 0; i < count; i++) {
+        sides[i] = (side){turns[i].body, turns[i].context, {0}};
+        CLI_TRY(timer_open(&sides[i].timer, device, rounds));
+    }
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < count; i++) {
+            CLI_TRY(cli_check_signals());
+            CLI_TRY(run_side(&sides[i], device, repeats, true));
+        }
+    for (int i = 0; i < count; i++) {
+        int64_t *times = sides[i].timer.times;
+        qsort(times, (size_t)rounds, sizeof *times, by_value);
+        turns[i].median_ns = times[rounds / 2];
+        turns[i].spread_ns = times[3 * (rounds - 1) / 4] - times[(rounds - 1) / 4];
+    }
+    return QN_OK;
+}
+
+qn_status timing_take_turns(cli_device *device, timing_turn *turns, int count, int rounds,
+                            int repeats) {
+    side *sides = cli_alloc((size_t)count * sizeof *sides);
+    const qn_status st = take_turns(device, sides, turns, count, rounds, repeats);
+    for (int i = 0; i < count; i++)
+        timer_close(&sides[i].timer);
+    free(sides);
+    return st;
+}
+
+void bench_call_close(bench_call *call) {
+    if (call->close)
+        call->close(call->context);
+    *call = (bench_call){0};
+}
+
 void timing_set_limit(measurement *out, double flops, double read_bytes) {
     if (!(flops > 0) || !(read_bytes > 0))
         return;
@@ -109,11 +149,12 @@ static void fill_bf16(uint16_t *to, int64_t count, cli_random *random) {
         to[i] = (uint16_t)(cli_random_next(random) & 0x80FF) | 0x3F00;
 }
 
-/** Fills in codes of e4m3fn other than NaN. */
-static void fill_fp8(uint8_t *to, int64_t count, cli_random *random) {
+/** Fills in codes of e4m3fn, or of e4m3fnuz, other than NaN. */
+static void fill_fp8(uint8_t *to, int64_t count, bool is_fnuz, cli_random *random) {
     for (int64_t i = 0; i < count; i++) {
         const uint8_t code = (uint8_t)(cli_random_next(random) >> 24);
-        to[i] = (code & 0x7F) == 0x7F ? code ^ 1 : code;
+        const bool is_nan = is_fnuz ? code == 0x80 : (code & 0x7F) == 0x7F;
+        to[i] = is_nan ? code ^ 1 : code;
     }
 }
 
@@ -127,7 +168,7 @@ qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dty
         count *= shape[i];
     void *host = cli_alloc((size_t)(count * dtype.bits / 8));
     if (dtype.bits == 8)
-        fill_fp8(host, count, random);
+        fill_fp8(host, count, dtype.code == kDLFloat8_e4m3fnuz, random);
     else if (dtype.bits == 16)
         fill_bf16(host, count, random);
     else if (dtype.code == kDLInt)

@@ -19,6 +19,18 @@ qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dty
 /** Times runs of body; fills in times and kernel. */
 qn_status timing_alone(measurement *out, cli_device *device, qn_status (*body)(void *),
                        void *context, int runs);
+/** One of several functions that are timed beside each other. */
+typedef struct timing_turn {
+    qn_status (*body)(void *);
+    void *context;
+    int64_t median_ns, spread_ns; // written: of a run; the middle half of the times lies within
+} timing_turn;
+
+/** Times the functions in turns: in each round `repeats` runs of one behind each other, then of the
+ *  next. Errors: also those of cli_check_signals. */
+qn_status timing_take_turns(cli_device *device, timing_turn *turns, int count, int rounds,
+                            int repeats);
+
 /** Times runs of body in turns with copies that read and write out->bytes in all; fills in times
  *  and kernel. On a simulated device, where copies take no time, the limit of memory stands in for
  *  them. */

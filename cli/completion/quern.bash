@@ -12,9 +12,10 @@ _quern_values() { # _quern_values OPTION CURRENT
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
     --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
     --clock) mapfile -t COMPREPLY < <(compgen -W "sample on full" -- "$2") ;;
+    --dtype) mapfile -t COMPREPLY < <(compgen -W "fp8 e4m3fn e4m3fnuz bf16" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
-    --chip | --input | --original | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
-    --dim | --exclude | --include | --k | --m | --n | --random | --rows | --runs | --seed | --seq | --tensor | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
+    --chip | --input | --model | --original | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
+    --dim | --exclude | --include | --k | --m | --n | --random | --rows | --rounds | --runs | --seed | --seq | --shapes | --tensor | --tokens | --tp | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
 }
@@ -80,9 +81,9 @@ _quern() {
         words="path list verify clear"
         ;;
     tune)
-        options="--json"
+        options="--device --shapes --model --tp --tokens --seq --dtype --output --force --rounds --clock --dry-run --json"
         if [ ${#typed[@]} -eq 3 ]; then # a file may follow
-            words="path list verify"
+            words="path list verify gemm attention"
         fi
         ;;
     help)

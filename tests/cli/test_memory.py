@@ -44,6 +44,8 @@ def inputs(tmp_path_factory):
     subprocess.run([QUERN, "quantize", top / "folder", top / "fp8"], check=True, stdout=subprocess.DEVNULL)
     (top / "cache").mkdir(mode=0o700)
     (top / "cache" / "x.gfx942.0.image").write_bytes(b"no entry")
+    (top / "model.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "vocab_size": 96,
+                                                "num_attention_heads": 2, "num_key_value_heads": 1}))
     (top / "table").write_text("quern tune 1\nnorm sm_90 -> norm.gpu_any # slow\ngem gfx942 -> gemm.any\n")
     (top / "sound").write_text("quern tune 1\nquantize_rows gfx942 -> quantize_rows.gpu_any # by hand\n")
     return top
@@ -64,6 +66,7 @@ COMMANDS = {
     "cache verify": "cache verify",
     "cache list --json": "cache list --json",
     "cache path": "cache path --json",
+    "tune": "tune gemm attention --device cpu --model {in}/model.json --tokens 1,2 --seq 4 --dry-run --json",
     "tune list": "tune list {in}/table",
     "tune verify": "tune verify {in}/table",
     "tune list --json": "tune list {in}/table --json",

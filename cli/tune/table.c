@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern tune: shows where the table of measured choices is and what it says, and checks it; or
-// another such table.
-#include "cli.h"
+// quern tune path, list and verify: show where the table of measured choices is and what it says,
+// and check it; or another such table.
+#include "tune.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-static bool as_json;
-
-static const cli_option options[] = {
-    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
 
 static void collect(void *context, const qn_tune_entry *e) {
     cli_json_add(context,
@@ -55,7 +50,7 @@ static size_t count_refused(const json_t *entries, const json_t **first) {
 }
 
 /** Carries out list and verify, which walk alike; verify fails if a line is refused. */
-static qn_status show(const char *path, const json_t *entries, bool is_verify) {
+static qn_status show(const char *path, const json_t *entries, bool is_verify, bool as_json) {
     const json_t *first = nullptr;
     const size_t count = json_array_size(entries), refused = count_refused(entries, &first);
     if (!as_json && !is_verify)
@@ -73,56 +68,35 @@ static qn_status show(const char *path, const json_t *entries, bool is_verify) {
                     text_of(first, "fault"));
 }
 
-static qn_status read_and_show(const char *path, bool is_verify) {
+static qn_status read_and_show(const char *path, bool is_verify, bool as_json) {
     json_t *entries = json_array();
     qn_status st = qn_tune_list(path, collect, entries);
-    st = st == QN_OK ? show(path, entries, is_verify) : cli_fail_lib(st, "table");
+    st = st == QN_OK ? show(path, entries, is_verify, as_json) : cli_fail_lib(st, "table");
     json_decref(entries);
     return st;
 }
 
-static qn_status print_path(const char *path) {
+static qn_status print_path(const char *path, bool as_json) {
     if (as_json)
         return cli_print_json(cli_json_pack("{s:o}", "path", cli_json_text(path)));
     puts(path);
     return cli_flush();
 }
 
-static qn_status fail_action(const char *action) {
-    static const char accepted[] = "path, list, verify";
-    char guess[CLI_GUESS_ROOM];
-    return cli_fail(QN_E_INVALID, "unknown action '%s' (accepted: %s)%s", action, accepted,
-                    cli_guess(action, strlen(action), accepted, guess, sizeof guess));
-}
-
-static qn_status act(const char *action, const char *file) {
-    char used[4096];
+qn_status tune_table(int count, char **words, bool as_json) {
+    const char *action = words[0], *file = count > 1 ? words[1] : nullptr;
     const bool is_path = strcmp(action, "path") == 0, is_verify = strcmp(action, "verify") == 0;
-    if (!is_path && !is_verify && strcmp(action, "list") != 0)
-        return fail_action(action);
+    char used[4096];
     if (is_path && file)
         return cli_fail(QN_E_INVALID, "path takes no FILE, '%s' was given", file);
+    if (count > 2)
+        return cli_fail(QN_E_INVALID, "unexpected argument '%s' (accepted: %s [FILE])", words[2],
+                        action);
     if (!file) {
         const qn_status st = qn_tune_path(used, sizeof used);
         if (st != QN_OK)
             return cli_fail_lib(st, "table");
     }
-    return is_path ? print_path(used) : read_and_show(file ? file : used, is_verify);
+    return is_path ? print_path(used, as_json)
+                   : read_and_show(file ? file : used, is_verify, as_json);
 }
-
-static int run(int count, char **arguments) {
-    return cli_finish("tune", act(arguments[0], count > 1 ? arguments[1] : nullptr));
-}
-
-const cli_command cli_tune = {
-    .name = "tune",
-    .arguments = "path|list|verify [FILE]",
-    .summary = "Show or check a table of measured choices",
-    .details = "A table says which kernel runs for which problem on which device, in place of the\n"
-               "choice by the kernels' costs. path prints the path of the table that QUERN_TUNE\n"
-               "names, list shows every line of the table, verify exits 1 if a line would be\n"
-               "refused. With FILE, list and verify take FILE's table.",
-    .options = options,
-    .min_arguments = 1,
-    .max_arguments = 2,
-    .run = run};
