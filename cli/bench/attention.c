@@ -5,6 +5,7 @@
 #include "timing.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 static const DLDataType bf16 = {kDLBfloat, 16, 1}, u8 = {kDLUInt, 8, 1};
@@ -58,7 +59,7 @@ static void close_attention(void *context) {
  *  ops/attention/attention_ref.c has it; elements of q, k and v are below 2. */
 static double error_of(const attention_shape *s) {
     const double u = 0x1p-24, dim = (double)s->dim;
-    const double of_score = u * (dim + 8) * 4 * dim + 16 * u * 4 * dim;
+    const double of_score = u * (dim + 24) * 4 * dim / sqrt(dim); // sm_scale is 1 / sqrt(dim)
     return 4 * of_score + 32 * u + 0x1p-8 + (double)s->kv_len * u;
 }
 
@@ -68,7 +69,7 @@ qn_status attention_call_open(bench_call *out, cli_device *device, const attenti
     *out = (bench_call){
         .run = run_attention, .close = close_attention, .context = r, .device = device};
     CLI_TRY(open_attention(r, shape));
-    out->out = &r->o;
+    out->outs[out->num_outs++] = &r->o;
     out->size_limit = 2;
     out->error = error_of(shape);
     return QN_OK;

@@ -25,6 +25,7 @@ typedef struct gemm_run {
     weight weights[MAX_WEIGHTS];
     double *row_size, *column_size; // if is_compared: norms of a's rows and of the first weight's
     bool is_packed, is_compared;
+    bool is_empty;         // tensors have no values
     int turn, num_weights; // weights that are open
     cli_random random;
 } gemm_run;
@@ -90,9 +91,10 @@ out:
 
 // ---- tensors
 
-static qn_status make_filled(cli_tensor *out, cli_device *device, DLDataType dtype, int64_t rows,
-                             int64_t cols, cli_random *random) {
-    return timing_make_filled(out, device, dtype, 2, (const int64_t[]){rows, cols}, random);
+static qn_status make(gemm_run *r, cli_tensor *out, DLDataType dtype, int64_t rows, int64_t cols) {
+    const int64_t shape[] = {rows, cols};
+    return r->is_empty ? cli_tensor_make(out, r->device, dtype, 2, shape)
+                       : timing_make_filled(out, r->device, dtype, 2, shape, &r->random);
 }
 
 /** Moves a tensor, whose shape moves with the struct. */
@@ -116,6 +118,8 @@ static qn_status pack(gemm_run *r, weight *to, weight *from) {
     CLI_TRY(st);
     CLI_TRY(cli_tensor_make(&to->b, r->device, dtype, 3, shape));
     CLI_TRY(cli_tensor_make(&to->scale, r->device, f32, 2, from->scale.shape));
+    if (r->is_empty)
+        return QN_OK;
     CLI_TRY(qn_gemm_pack(r->device->stream, &to->b.t, &to->scale.t, &from->b.t, &from->scale.t));
     return qn_stream_sync(r->device->stream);
 }
@@ -123,15 +127,13 @@ static qn_status pack(gemm_run *r, weight *to, weight *from) {
 /** Opens the next weight. */
 static qn_status open_weight(gemm_run *r) {
     const gemm_shape *s = &r->shape;
-    cli_random *random = &r->random;
     // A checkpoint's FP8 is e4m3fn, whatever the activations' kind is.
     const DLDataType dtype = is_scaled(s) ? fp8 : s->dtype;
     weight raw = {0};
     qn_status st;
-    CLI_TRY_OUT(make_filled(&raw.b, r->device, dtype, s->n, s->k, random));
+    CLI_TRY_OUT(make(r, &raw.b, dtype, s->n, s->k));
     if (is_scaled(s))
-        CLI_TRY_OUT(
-            make_filled(&raw.scale, r->device, f32, blocks_of(s->n), blocks_of(s->k), random));
+        CLI_TRY_OUT(make(r, &raw.scale, f32, blocks_of(s->n), blocks_of(s->k)));
     if (r->num_weights == 0 && r->is_compared)
         CLI_TRY_OUT(find_sizes(&r->column_size, r->device, &raw.b, &raw.scale, BLOCK));
     CLI_TRY_OUT(pack(r, &r->weights[r->num_weights], &raw));
@@ -144,13 +146,14 @@ out:
 
 static qn_status open_tensors(gemm_run *r, int num_weights) {
     const gemm_shape *s = &r->shape;
-    CLI_TRY(make_filled(&r->a, r->device, s->dtype, s->m, s->k, &r->random));
+    CLI_TRY(make(r, &r->a, s->dtype, s->m, s->k));
     if (is_scaled(s))
-        CLI_TRY(make_filled(&r->scale_a, r->device, f32, s->m, blocks_of(s->k), &r->random));
+        CLI_TRY(make(r, &r->scale_a, f32, s->m, blocks_of(s->k)));
     if (r->is_compared)
         CLI_TRY(find_sizes(&r->row_size, r->device, &r->a, &r->scale_a, 1));
     CLI_TRY(cli_tensor_make(&r->d, r->device, bf16, 2, (const int64_t[]){s->m, s->n}));
-    while (r->num_weights < num_weights && r->num_weights < MAX_WEIGHTS)
+    const int wanted = num_weights ? num_weights : 1;
+    while (r->num_weights < wanted && r->num_weights < MAX_WEIGHTS)
         CLI_TRY(open_weight(r));
     return QN_OK;
 }
@@ -181,7 +184,7 @@ qn_status gemm_call_open(bench_call *out, cli_device *device, const gemm_shape *
     *r = (gemm_run){.device = device, .shape = *shape, .is_compared = is_compared, .random = {1}};
     *out = (bench_call){.run = run_gemm, .close = close_gemm, .context = r, .device = device};
     CLI_TRY(open_tensors(r, num_weights));
-    out->out = &r->d;
+    out->outs[out->num_outs++] = &r->d;
     out->error = error_of(shape, &device->info);
     out->row_size = r->row_size;
     out->column_size = r->column_size;

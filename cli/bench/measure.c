@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times quantize for bench with the device's own events. Messages are left with the library.
-#include "measure.h"
-
 #include "../number.h"
+#include "call.h"
 #include "timing.h"
 
 #include <inttypes.h>
@@ -45,21 +44,45 @@ static qn_status open_quantize(quantize_run *r, int64_t rows, int64_t cols) {
     return cli_tensor_make(&r->scale, r->device, f32, 2, blocks);
 }
 
+static void close_quantize(void *context) {
+    quantize_run *r = context;
+    cli_tensor_free(&r->x, r->device);
+    cli_tensor_free(&r->q, r->device);
+    cli_tensor_free(&r->scale, r->device);
+    free(r);
+}
+
+qn_status quantize_call_open(bench_call *out, cli_device *device, rows_shape shape,
+                             int64_t block_rows) {
+    quantize_run *r = cli_alloc(sizeof *r);
+    *r = (quantize_run){.device = device, .block_rows = block_rows};
+    *out = (bench_call){.run = run_quantize,
+                        .close = close_quantize,
+                        .context = r,
+                        .device = device,
+                        .outs = {&r->q, &r->scale},
+                        .num_outs = 2,
+                        .is_exact = true};
+    return open_quantize(r, shape.rows, shape.dim);
+}
+
+void quantize_call_text(rows_shape s, int64_t block_rows, char *buf, size_t room) {
+    snprintf(buf, room, "%" PRId64 " x %" PRId64 " bf16, blocks of %" PRId64 " x %d", s.rows, s.dim,
+             block_rows, BLOCK);
+}
+
 qn_status measure_quantize(measurement *out, cli_device *device, int64_t rows, int64_t cols,
                            int64_t block_rows, int runs) {
-    quantize_run r = {.device = device, .block_rows = block_rows};
+    const rows_shape shape = {rows, cols};
     const int64_t scales = (rows + block_rows - 1) / block_rows * blocks_of(cols);
-    int64_t bytes = 3 * rows * cols + 4 * scales; // two bytes read, one written, and the scales
+    const int64_t bytes = 3 * rows * cols + 4 * scales; // two read, one written, and the scales
+    bench_call call = {0};
     *out = (measurement){.op = "quantize", .bytes = (double)bytes};
-    snprintf(out->problem, sizeof out->problem,
-             "%" PRId64 " x %" PRId64 " bf16, blocks of %" PRId64 " x %d", rows, cols, block_rows,
-             BLOCK);
+    quantize_call_text(shape, block_rows, out->problem, sizeof out->problem);
     qn_status st;
-    CLI_TRY_OUT(open_quantize(&r, rows, cols));
-    CLI_TRY_OUT(timing_beside_copy(out, device, run_quantize, &r, runs));
+    CLI_TRY_OUT(quantize_call_open(&call, device, shape, block_rows));
+    CLI_TRY_OUT(timing_beside_copy(out, device, call.run, call.context, runs));
 out:
-    cli_tensor_free(&r.x, device);
-    cli_tensor_free(&r.q, device);
-    cli_tensor_free(&r.scale, device);
+    bench_call_close(&call);
     return st;
 }

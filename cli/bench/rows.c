@@ -3,11 +3,11 @@
 //
 // A new op takes a function that calls the op, and a line in the table: the operands in the
 // function's order, and how often each is moved.
-#include "rows.h"
-
+#include "call.h"
 #include "timing.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_OPERANDS = 6, GROUP = 128, HEAD_DIM = 128, Q_PER_KV = 4 };
@@ -42,6 +42,8 @@ typedef struct rows_run {
     const struct rows_op *op;
     cli_tensor tensors[MAX_OPERANDS];
     DLTensor *t[MAX_OPERANDS]; // the tensors of the operands that exist
+    void *kept[MAX_OPERANDS];  // what was in tensors that the op changes; null: not kept
+    cli_device *device;
 } rows_run;
 
 typedef struct rows_op {
@@ -197,24 +199,89 @@ static rows_shape or_default(rows_shape s, const qn_device_info *info) {
     return (rows_shape){s.rows ? s.rows : usual.rows, s.dim ? s.dim : usual.dim};
 }
 
+/** Returns the operand's elements, in bytes. */
+static size_t bytes_of(const cli_tensor *t) {
+    size_t bytes = t->t.dtype.bits / 8;
+    for (int i = 0; i < t->t.ndim; i++)
+        bytes *= (size_t)t->t.shape[i];
+    return bytes;
+}
+
+static bool is_changed(const operand *o) {
+    return o->moves == 2;
+}
+
+/** Returns whether the op writes an operand: its first, one that it changes, or the scales that it
+ *  finds. */
+static bool is_written(const rows_op *op, int i) {
+    const operand *o = &op->operands[i];
+    return i == 0 || is_changed(o) ||
+           (o->dtype == F32 && (o->form == PER_TOKEN || o->form == PER_GROUP));
+}
+
+static qn_status keep_changed(rows_run *r) {
+    for (int i = 0; i < MAX_OPERANDS && r->t[i]; i++)
+        if (is_changed(&r->op->operands[i])) {
+            r->kept[i] = cli_alloc(bytes_of(&r->tensors[i]));
+            CLI_TRY(cli_tensor_store(r->kept[i], r->device, &r->tensors[i]));
+        }
+    return QN_OK;
+}
+
+static qn_status restore_rows(void *context) {
+    rows_run *r = context;
+    for (int i = 0; i < MAX_OPERANDS; i++)
+        if (r->kept[i])
+            CLI_TRY(cli_tensor_load(&r->tensors[i], r->device, r->kept[i]));
+    return QN_OK;
+}
+
+static void close_rows(void *context) {
+    rows_run *r = context;
+    for (int i = 0; i < MAX_OPERANDS; i++) {
+        cli_tensor_free(&r->tensors[i], r->device);
+        free(r->kept[i]);
+    }
+    free(r);
+}
+
 static qn_status run_op(void *context) {
     const rows_run *r = context;
     return r->op->run(r);
 }
 
+qn_status rows_call_open(bench_call *out, cli_device *device, int op, rows_shape shape,
+                         bool is_compared, int64_t *bytes) {
+    constexpr double largest = 16; // values are below 2, and up to four of them make one
+    rows_run *r = cli_alloc(sizeof *r);
+    *r = (rows_run){.stream = device->stream, .op = &ops[op], .device = device};
+    *out = (bench_call){.run = run_op, .close = close_rows, .context = r, .device = device};
+    CLI_TRY(open_rows(r, device, shape, bytes));
+    for (int i = 0; i < MAX_OPERANDS && r->t[i]; i++)
+        if (is_written(r->op, i))
+            out->outs[out->num_outs++] = &r->tensors[i];
+    out->error = (double)(shape.dim + 16) * 0x1p-24; // of a row's sums, and some roundings
+    out->size_limit = largest;
+    out->restore = restore_rows;
+    return is_compared ? keep_changed(r) : QN_OK;
+}
+
+void rows_call_text(rows_shape s, char *buf, size_t room) {
+    snprintf(buf, room, "%" PRId64 " x %" PRId64 " bf16", s.rows, s.dim);
+}
+
 qn_status measure_rows(measurement *out, cli_device *device, int op, rows_shape shape, int runs) {
-    rows_run r = {.stream = device->stream, .op = &ops[op]};
     const rows_shape s = or_default(shape, &device->info);
+    bench_call call = {0};
     int64_t bytes;
     *out = (measurement){0};
-    snprintf(out->op, sizeof out->op, "%s", r.op->name);
-    snprintf(out->problem, sizeof out->problem, "%" PRId64 " x %" PRId64 " bf16", s.rows, s.dim);
+    snprintf(out->op, sizeof out->op, "%s", ops[op].name);
+    rows_call_text(s, out->problem, sizeof out->problem);
     qn_status st;
-    CLI_TRY_OUT(open_rows(&r, device, s, &bytes));
+    CLI_TRY_OUT(rows_call_open(&call, device, op, s, false, &bytes));
     out->bytes = (double)bytes;
-    CLI_TRY_OUT(timing_beside_copy(out, device, run_op, &r, runs));
+    CLI_TRY_OUT(timing_beside_copy(out, device, call.run, call.context, runs));
 out:
-    for (int i = 0; i < MAX_OPERANDS; i++)
-        cli_tensor_free(&r.tensors[i], device);
+    bench_call_close(&call);
     return st;
 }

@@ -7,6 +7,7 @@
 #include "call.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // ---- timing
 
@@ -158,6 +159,24 @@ static void fill_fp8(uint8_t *to, int64_t count, bool is_fnuz, cli_random *rando
     }
 }
 
+/** Fills in `count` elements, of which those behind the first million repeat them. The number of
+ *  these is a prime, so that no rows are equal. */
+static void fill(void *to, DLDataType dtype, int64_t count, cli_random *random) {
+    constexpr int64_t period = 1'048'573;
+    const int64_t own = count < period ? count : period;
+    const size_t bytes = dtype.bits / 8;
+    if (dtype.bits == 8)
+        fill_fp8(to, own, dtype.code == kDLFloat8_e4m3fnuz, random);
+    else if (dtype.bits == 16)
+        fill_bf16(to, own, random);
+    else
+        for (int64_t i = 0; i < own; i++)
+            ((float *)to)[i] = 0x1p-8F * (float)(1 + (cli_random_next(random) & 15));
+    for (int64_t i = own; i < count; i += own)
+        memcpy((char *)to + (size_t)i * bytes, to,
+               (size_t)(count - i < own ? count - i : own) * bytes);
+}
+
 qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dtype, int ndim,
                              const int64_t *shape, cli_random *random) {
     qn_status st = cli_tensor_make(out, device, dtype, ndim, shape);
@@ -167,16 +186,11 @@ qn_status timing_make_filled(cli_tensor *out, cli_device *device, DLDataType dty
     for (int i = 0; i < ndim; i++)
         count *= shape[i];
     void *host = cli_alloc((size_t)(count * dtype.bits / 8));
-    if (dtype.bits == 8)
-        fill_fp8(host, count, dtype.code == kDLFloat8_e4m3fnuz, random);
-    else if (dtype.bits == 16)
-        fill_bf16(host, count, random);
-    else if (dtype.code == kDLInt)
+    if (dtype.code == kDLInt)
         for (int64_t i = 0; i < count; i++)
             ((int32_t *)host)[i] = (int32_t)i;
     else
-        for (int64_t i = 0; i < count; i++)
-            ((float *)host)[i] = 0x1p-8F * (float)(1 + (cli_random_next(random) & 15));
+        fill(host, dtype, count, random);
     st = cli_tensor_load(out, device, host);
     free(host);
     return st;

@@ -83,7 +83,7 @@ _quern() {
     tune)
         options="--device --shapes --model --tp --tokens --seq --dtype --output --force --rounds --clock --dry-run --json"
         if [ ${#typed[@]} -eq 3 ]; then # a file may follow
-            words="path list verify gemm attention"
+            words="path list verify gemm attention mla norm activation quantize"
         fi
         ;;
     help)

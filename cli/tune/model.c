@@ -79,9 +79,13 @@ static qn_status split(const config *c, const char *what, int64_t *size) {
     return QN_OK;
 }
 
+static bool is_wanted(const config *c, tune_op op) {
+    return c->ops & 1U << op;
+}
+
 /** Adds a linear layer of n outputs and k inputs. */
 static qn_status add(const config *c, int64_t n, int64_t k, DLDataType dtype) {
-    return c->ops & 1U << TUNE_GEMM ? tune_add_gemm(c->p, n, k, dtype) : QN_OK;
+    return is_wanted(c, TUNE_GEMM) ? tune_add_gemm(c->p, n, k, dtype) : QN_OK;
 }
 
 // ---- layers
@@ -102,7 +106,7 @@ static qn_status add_attention(const config *c, int64_t hidden) {
                         c->path, (long long)heads, (long long)kv_heads);
     CLI_TRY(add(c, (heads + 2 * kv_heads) * dim, hidden, c->dtype));
     CLI_TRY(add(c, hidden, heads * dim, c->dtype));
-    return c->ops & 1U << TUNE_ATTENTION
+    return is_wanted(c, TUNE_ATTENTION)
                ? tune_add_attention(c->p, &(tune_heads){heads, kv_heads, dim})
                : QN_OK;
 }
@@ -124,14 +128,19 @@ static qn_status add_latent(const config *c, int64_t hidden) {
     }
     CLI_TRY(add(c, heads * (nope + rope), q_rank ? q_rank : hidden, c->dtype));
     CLI_TRY(add(c, heads * (nope + v), kv_rank, c->dtype));
-    return add(c, hidden, heads * v, c->dtype);
+    CLI_TRY(add(c, hidden, heads * v, c->dtype));
+    const bool is_known = kv_rank == 512 && rope == 64; // what qn_mla_decode takes
+    return is_wanted(c, TUNE_MLA) && is_known ? tune_add_mla(c->p, heads) : QN_OK;
 }
 
 /** Adds a feed-forward block: gate and up in one product, then down. */
 static qn_status add_block(const config *c, int64_t hidden, int64_t inner) {
     CLI_TRY(split(c, "columns of a feed-forward block", &inner));
     CLI_TRY(add(c, 2 * inner, hidden, c->dtype));
-    return add(c, hidden, inner, c->dtype);
+    CLI_TRY(add(c, hidden, inner, c->dtype));
+    return is_wanted(c, TUNE_ACTIVATION)
+               ? tune_add_rows(c->p, TUNE_ACTIVATION, "silu_and_mul", inner)
+               : QN_OK;
 }
 
 /** Adds the dense blocks. Experts' grouped products are not tuned; what all tokens share is a block
@@ -154,11 +163,22 @@ static qn_status add_blocks(const config *c, int64_t hidden) {
     return add_block(c, hidden, experts * shared);
 }
 
+/** Adds the norms before each layer, and what makes FP8 of their results. */
+static qn_status add_norms(const config *c, int64_t hidden) {
+    if (is_wanted(c, TUNE_NORM))
+        CLI_TRY(tune_add_rows(c->p, TUNE_NORM, "rmsnorm", hidden));
+    if (is_wanted(c, TUNE_NORM))
+        CLI_TRY(tune_add_rows(c->p, TUNE_NORM, "fused_add_rmsnorm", hidden));
+    return is_wanted(c, TUNE_QUANTIZE) && c->dtype.bits == 8 ? tune_add_quantize(c->p, hidden)
+                                                             : QN_OK;
+}
+
 static qn_status add_layers(const config *c) {
     int64_t hidden, vocabulary;
     CLI_TRY(read_size(c, "hidden_size", 0, &hidden));
     CLI_TRY(has(c, "kv_lora_rank") ? add_latent(c, hidden) : add_attention(c, hidden));
     CLI_TRY(add_blocks(c, hidden));
+    CLI_TRY(add_norms(c, hidden));
     CLI_TRY(read_size(c, "vocab_size", 0, &vocabulary));
     vocabulary = (vocabulary + c->o->tp - 1) / c->o->tp;
     return add(c, vocabulary, hidden, bf16); // the last layer stays as it is

@@ -6,7 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tune_op_names[TUNE_OPS + 1] = {"gemm", "attention", nullptr};
+const char *const tune_op_names[TUNE_OPS + 1] = {"gemm",       "attention", "mla",  "norm",
+                                                 "activation", "quantize",  nullptr};
+
+/** How --shapes gives an op's sizes. */
+static const struct {
+    int count;
+    const char *what;
+} forms[TUNE_OPS] = {{2, "rows and columns of a weight, as 4096x7168"},
+                     {3, "query heads, key heads and head_dim, as 32x8x128"},
+                     {1, "query heads, as 16"},
+                     {1, "elements of a row, as 7168"},
+                     {1, "elements of a row, as 7168"},
+                     {1, "elements of a row, as 7168"}};
 
 static const DLDataType bf16 = {kDLBfloat, 16, 1}, e4m3fn = {kDLFloat8_e4m3fn, 8, 1},
                         e4m3fnuz = {kDLFloat8_e4m3fnuz, 8, 1};
@@ -66,6 +78,58 @@ qn_status tune_add_attention(tune_problems *p, const tune_heads *h) {
     return QN_OK;
 }
 
+qn_status tune_add_mla(tune_problems *p, int64_t heads) {
+    enum { BATCH = 8 };
+    for (int i = 0; i < p->num_seq; i++) {
+        tune_problem *to = add(p, TUNE_MLA);
+        if (!to)
+            return fail_count();
+        to->mla = (mla_shape){.batch = BATCH, .heads = heads, .kv_len = p->seq[i]};
+        mla_call_text(&to->mla, to->text, sizeof to->text);
+    }
+    p->num_groups++;
+    return QN_OK;
+}
+
+qn_status tune_add_rows(tune_problems *p, tune_op family, const char *name, int64_t dim) {
+    int number = 0;
+    char text[64];
+    while (strcmp(rows_name(number), name) != 0)
+        number++;
+    for (int i = 0; i < p->num_tokens; i++) {
+        tune_problem *to = add(p, family);
+        if (!to)
+            return fail_count();
+        to->rows.number = number;
+        to->rows.shape = (rows_shape){p->tokens[i], dim};
+        rows_call_text(to->rows.shape, text, sizeof text);
+        snprintf(to->text, sizeof to->text, "%s %s", name, text);
+    }
+    p->num_groups++;
+    return QN_OK;
+}
+
+qn_status tune_add_quantize(tune_problems *p, int64_t dim) {
+    for (int i = 0; i < p->num_tokens; i++) {
+        tune_problem *to = add(p, TUNE_QUANTIZE);
+        if (!to)
+            return fail_count();
+        to->quantize.shape = (rows_shape){p->tokens[i], dim};
+        to->quantize.block_rows = 1;
+        quantize_call_text(to->quantize.shape, 1, to->text, sizeof to->text);
+    }
+    p->num_groups++;
+    return QN_OK;
+}
+
+/** Adds all row ops of a family. */
+static qn_status add_family(tune_problems *p, tune_op family, int64_t dim) {
+    for (int i = 0; i < rows_count(); i++)
+        if (strcmp(rows_family(i), tune_op_names[family]) == 0)
+            CLI_TRY(tune_add_rows(p, family, rows_name(i), dim));
+    return QN_OK;
+}
+
 // ---- lists
 
 /** Reads a number up to one of the ends, and moves *at behind it. */
@@ -108,26 +172,39 @@ static bool read_shape(const char **at, int64_t *sizes, int count) {
     return true;
 }
 
-static qn_status fail_shapes(tune_op op, const char *found) {
-    return cli_fail(QN_E_INVALID,
-                    "option --shapes: found '%s', accepted: %s, and more behind commas", found,
-                    op == TUNE_GEMM ? "rows and columns of a weight, as 4096x7168"
-                                    : "query heads, key heads and head_dim, as 32x8x128");
+static qn_status add_shape(tune_problems *p, const int64_t *s, tune_op op, DLDataType dtype) {
+    switch (op) {
+    case TUNE_GEMM:
+        return tune_add_gemm(p, s[0], s[1], dtype);
+    case TUNE_ATTENTION:
+        return s[0] % s[1] == 0
+                   ? tune_add_attention(p, &(tune_heads){s[0], s[1], s[2]})
+                   : cli_fail(QN_E_INVALID,
+                              "option --shapes: found %lld query heads for %lld key heads, "
+                              "accepted: a multiple",
+                              (long long)s[0], (long long)s[1]);
+    case TUNE_MLA:
+        return tune_add_mla(p, s[0]);
+    case TUNE_NORM:
+    case TUNE_ACTIVATION:
+        return add_family(p, op, s[0]);
+    case TUNE_QUANTIZE:
+        return tune_add_quantize(p, s[0]);
+    case TUNE_OPS:
+        break;
+    }
+    __builtin_unreachable();
 }
 
 static qn_status add_shapes(tune_problems *p, const char *shapes, tune_op op, DLDataType dtype) {
     const char *at = shapes;
     for (;; at++) {
-        int64_t s[3];
-        if (!read_shape(&at, s, op == TUNE_GEMM ? 2 : 3))
-            return fail_shapes(op, shapes);
-        if (op == TUNE_ATTENTION && s[0] % s[1] != 0)
+        int64_t sizes[3];
+        if (!read_shape(&at, sizes, forms[op].count))
             return cli_fail(QN_E_INVALID,
-                            "option --shapes: found %lld query heads for %lld key heads, accepted: "
-                            "a multiple",
-                            (long long)s[0], (long long)s[1]);
-        CLI_TRY(op == TUNE_GEMM ? tune_add_gemm(p, s[0], s[1], dtype)
-                                : tune_add_attention(p, &(tune_heads){s[0], s[1], s[2]}));
+                            "option --shapes: found '%s', accepted: %s, and more behind commas",
+                            shapes, forms[op].what);
+        CLI_TRY(add_shape(p, sizes, op, dtype));
         if (!*at)
             return QN_OK;
     }
@@ -172,6 +249,5 @@ qn_status tune_problems_make(tune_problems *out, const tune_options *o, unsigned
     CLI_TRY(read_list("--tokens", o->tokens, out->tokens, &out->num_tokens));
     CLI_TRY(read_list("--seq", o->seq, out->seq, &out->num_seq));
     return o->model ? tune_add_model(out, o, ops, fp8, o->dtype ? &dtype : nullptr)
-                    : add_shapes(out, o->shapes, ops & 1U << TUNE_GEMM ? TUNE_GEMM : TUNE_ATTENTION,
-                                 dtype);
+                    : add_shapes(out, o->shapes, (tune_op)__builtin_ctz(ops), dtype);
 }

@@ -21,25 +21,24 @@ static void put_kernel(FILE *to, const tune_kernel *k) {
                 k->ns / 1000, k->ns % 1000, k->noise_ns / 1000, k->noise_ns % 1000, k->bits);
 }
 
-/** Writes the line that chooses a kernel, if it is another one than costs choose. The line of a
- *  kernel for all batches stands behind the last of them. */
+/** Writes the lines that end with a problem and choose another kernel than costs do: that of its
+ *  batch, and that of all batches behind the last of them. */
 static void put_choice(FILE *to, const tune_file *f, const tune_problems *p, const char *arch,
                        int problem) {
     const tune_record *r = &f->records[problem];
-    const bool is_last =
-        problem + 1 == p->count || p->list[problem + 1].group != p->list[problem].group;
+    const char *all = tune_choose_for_all(f, p, problem);
     bool for_all;
     const int chosen = tune_choose(f, p, problem, &for_all);
     const tune_kernel *usual = &r->kernels[0], *k = &r->kernels[chosen];
-    if (for_all && is_last)
-        fprintf(to, "%s %s %s -> %s # faster than the choice by costs at every size above\n", r->op,
-                arch, r->problem, k->name);
-    else if (!for_all && chosen)
+    if (!for_all && chosen && tune_is_last(f, problem, false))
         fprintf(to,
                 "%s %s %s %s -> %s # %" PRId64 ".%03" PRId64 " us, by costs %s %" PRId64
                 ".%03" PRId64 " us\n",
                 r->op, arch, r->problem, r->batch, k->name, k->ns / 1000, k->ns % 1000, usual->name,
                 usual->ns / 1000, usual->ns % 1000);
+    if (all && tune_is_last(f, problem, true))
+        fprintf(to, "%s %s %s -> %s # faster than the choice by costs at every size above\n", r->op,
+                arch, r->problem, all);
 }
 
 static void put_record(FILE *to, const tune_file *f, const tune_problems *p, const char *arch,
@@ -185,7 +184,7 @@ static bool read_record(reader *r, const tune_problems *p, int problem, tune_rec
         if (out->num_kernels == TUNE_MAX_KERNELS ||
             !read_kernel(r->line, &out->kernels[out->num_kernels++]))
             return false;
-    if (*r->line && *r->line != '#') // the choice, which follows from the figures
+    while (!r->is_over && *r->line && *r->line != '#') // choices, which follow from the figures
         next_line(r);
     return out->num_kernels > 0;
 }

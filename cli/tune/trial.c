@@ -22,7 +22,7 @@ typedef struct trial {
     const tune_problem *problem;
     const tune_trying *options;
     bench_call call;
-    int64_t once_ns[TUNE_MAX_KERNELS]; // one warm run
+    int64_t once_ns[TUNE_MAX_KERNELS]; // the first run, then a warm one
     int64_t shown;                     // of TUNE_STEPS, in the progress bar
 } trial;
 
@@ -62,11 +62,26 @@ static int count_weights(const trial *t) {
 }
 
 static qn_status open_call(trial *t) {
+    const tune_problem *p = t->problem;
     const bool is_dry = t->options->is_dry;
-    if (t->problem->op == TUNE_GEMM)
-        return gemm_call_open(&t->call, t->device, &t->problem->gemm, is_dry ? 1 : count_weights(t),
+    int64_t bytes;
+    switch (p->op) {
+    case TUNE_GEMM:
+        return gemm_call_open(&t->call, t->device, &p->gemm, is_dry ? 0 : count_weights(t),
                               !is_dry);
-    return attention_call_open(&t->call, t->device, &t->problem->attention);
+    case TUNE_ATTENTION:
+        return attention_call_open(&t->call, t->device, &p->attention);
+    case TUNE_MLA:
+        return mla_call_open(&t->call, t->device, &p->mla);
+    case TUNE_NORM:
+    case TUNE_ACTIVATION:
+        return rows_call_open(&t->call, t->device, p->rows.number, p->rows.shape, !is_dry, &bytes);
+    case TUNE_QUANTIZE:
+        return quantize_call_open(&t->call, t->device, p->quantize.shape, p->quantize.block_rows);
+    case TUNE_OPS:
+        break;
+    }
+    __builtin_unreachable();
 }
 
 /** Makes the next product one of that weight. */
@@ -111,59 +126,69 @@ static void refuse(tune_kernel *k, const char *why) {
     snprintf(k->refused, sizeof k->refused, "%s", why);
 }
 
-/** Runs a kernel once, on the first weight, and fetches its result. */
-static qn_status run_once(trial *t, const tune_kernel *k, tune_result *out) {
-    turn n = {t, k};
+/** Runs a kernel once, on the first weight, and fetches its result. once_ns becomes the time. */
+static qn_status run_once(trial *t, int i, tune_result *out) {
+    turn n = {t, &t->record->kernels[i]};
+    timing_turn one = {.body = run_turn, .context = &n};
     CLI_TRY(begin_with(t, 0));
-    CLI_TRY(cli_check_signals());
-    CLI_TRY(tune_poison(&t->call));
-    CLI_TRY(run_turn(&n));
+    CLI_TRY(tune_prepare(&t->call));
+    CLI_TRY(timing_take_turns(t->device, &one, 1, 1, 1));
+    t->once_ns[i] = one.median_ns;
     return tune_fetch(out, &t->call);
 }
 
 /** Runs a kernel, and refuses it if its result is not the usual one's or if it fails. */
-static qn_status compare(trial *t, tune_kernel *k, const tune_result *usual) {
+static qn_status compare(trial *t, int i, const tune_result *usual) {
     const tune_kernel *first = t->record->kernels;
+    tune_kernel *k = &t->record->kernels[i];
     tune_result got = {0};
     char why[sizeof k->refused];
-    const qn_status st = run_once(t, k, &got);
+    const qn_status st = run_once(t, i, &got);
     if (st != QN_OK && cli_check_signals() == QN_OK)
         refuse(k, qn_last_error());
     else if (st == QN_OK && !tune_agrees(&t->call, usual, &got, k->bits && k->bits == first->bits,
                                          t->options->is_sample, why, sizeof why))
         refuse(k, why);
-    free(got.data);
+    tune_result_free(&got);
     return cli_check_signals();
 }
 
 /** Times warm runs of a kernel. Modelled time needs one, whose weight is new to the caches, as the
  *  weights of a model's layers are. */
-static qn_status time_once(trial *t, int i) {
+static qn_status time_warm(trial *t, int i) {
     turn n = {t, &t->record->kernels[i]};
     timing_turn one = {.body = run_turn, .context = &n};
     if (is_modelled(t))
         CLI_TRY(begin_with(t, 1 + i));
     CLI_TRY(timing_take_turns(t->device, &one, 1, is_modelled(t) ? 1 : 3, 1));
     t->once_ns[i] = one.median_ns;
-    t->record->kernels[i].ns = one.median_ns;
     return QN_OK;
 }
 
-/** Compares all results with the first kernel's. The run that is timed follows that of the result,
- *  as in quern bench. */
+/** Returns whether a kernel's first run is reason enough not to time it. On real devices that run
+ *  loads code. */
+static bool is_hopeless(const trial *t, int i, int64_t usual_ns) {
+    return is_modelled(t) && t->once_ns[i] > TOO_SLOW * usual_ns;
+}
+
+/** Compares all results with the first kernel's, and times warm runs. */
 static qn_status try_each(trial *t) {
+    tune_record *r = t->record;
     tune_result usual = {0};
+    int64_t usual_ns = 0;
     qn_status st;
-    CLI_TRY_OUT(run_once(t, &t->record->kernels[0], &usual));
-    CLI_TRY_OUT(time_once(t, 0));
-    for (int i = 1; i < t->record->num_kernels; i++) {
-        CLI_TRY_OUT(compare(t, &t->record->kernels[i], &usual));
-        if (!*t->record->kernels[i].refused)
-            CLI_TRY_OUT(time_once(t, i));
-        advance(t, (i + 1.0) / t->record->num_kernels * (is_modelled(t) ? 1 : 0.3));
+    CLI_TRY_OUT(run_once(t, 0, &usual));
+    usual_ns = t->once_ns[0];
+    for (int i = 0; i < r->num_kernels; i++) {
+        if (i > 0)
+            CLI_TRY_OUT(compare(t, i, &usual));
+        if (!*r->kernels[i].refused && !is_hopeless(t, i, usual_ns))
+            CLI_TRY_OUT(time_warm(t, i));
+        r->kernels[i].ns = *r->kernels[i].refused ? 0 : t->once_ns[i];
+        advance(t, (i + 1.0) / r->num_kernels * (is_modelled(t) ? 1 : 0.3));
     }
 out:
-    free(usual.data);
+    tune_result_free(&usual);
     return st;
 }
 

@@ -23,7 +23,7 @@ static const cli_option options[] = {
      .value = "LIST",
      .kind = CLI_TEXT,
      .to = &o.shapes,
-     .help = "gemm: rows x columns of weights; attention: q heads x kv heads x dim"},
+     .help = "sizes; gemm: 4096x7168, attention: 32x8x128, mla: 16, row ops: 7168"},
     {.name = "--model",
      .value = "CONFIG.json",
      .kind = CLI_TEXT,
@@ -40,12 +40,12 @@ static const cli_option options[] = {
      .value = "LIST",
      .kind = CLI_TEXT,
      .to = &o.tokens,
-     .help = "gemm: rows of activations (default: 1,16,64,512)"},
+     .help = "gemm and row ops: rows of activations (default: 1,16,64,512)"},
     {.name = "--seq",
      .value = "LIST",
      .kind = CLI_TEXT,
      .to = &o.seq,
-     .help = "attention: lengths of prompts and of caches (default: 1024)"},
+     .help = "attention, mla: lengths of prompts and caches (default: 1024)"},
     {.name = "--dtype",
      .value = "fp8|e4m3fn|e4m3fnuz|bf16",
      .kind = CLI_CHOICE,
@@ -340,7 +340,8 @@ static bool is_action(const char *word) {
 
 /** Reads the ops as bits; no words: all ops. */
 static qn_status read_ops(int count, char **words, unsigned *ops) {
-    static const char accepted[] = "path, list, verify, gemm, attention";
+    static const char accepted[] =
+        "path, list, verify, gemm, attention, mla, norm, activation, quantize";
     char guess[CLI_GUESS_ROOM];
     *ops = count ? 0 : (1U << TUNE_OPS) - 1;
     for (int i = 0; i < count; i++) {
@@ -371,9 +372,10 @@ const cli_command cli_tune = {
         "Runs every kernel that can compute a problem, compares its result with that of the\n"
         "kernel that runs by costs, times both in turns, and writes FILE: a table of measured\n"
         "choices, by which programs go once QUERN_TUNE names it. A kernel gets a line if it is\n"
-        "faster by more than the times scatter. OP is gemm or attention; without OP all ops of\n"
-        "--model are tuned. FILE is written after each problem: the same command goes on with\n"
-        "what an interrupted one has measured. docs/tune.md has examples.\n"
+        "faster by more than the times scatter. OP is gemm, attention, mla, norm, activation or\n"
+        "quantize; without OP all ops of --model are tuned. FILE is written after each problem:\n"
+        "the same command goes on with what an interrupted one has measured. docs/tune.md has\n"
+        "examples.\n"
         "path prints the path of the table that QUERN_TUNE names, list shows every line of the\n"
         "table, verify exits 1 if a line would be refused. With FILE, list and verify take\n"
         "FILE's table.",

@@ -18,7 +18,15 @@ typedef struct tune_options {
 
 // ---- problems (problems.c)
 
-typedef enum tune_op { TUNE_GEMM, TUNE_ATTENTION, TUNE_OPS } tune_op;
+typedef enum tune_op {
+    TUNE_GEMM,
+    TUNE_ATTENTION,
+    TUNE_MLA,
+    TUNE_NORM,
+    TUNE_ACTIVATION,
+    TUNE_QUANTIZE,
+    TUNE_OPS
+} tune_op;
 
 extern const char *const tune_op_names[TUNE_OPS + 1]; // null ends them
 
@@ -34,6 +42,15 @@ typedef struct tune_problem {
     union {
         gemm_shape gemm;
         attention_shape attention;
+        mla_shape mla;
+        struct {
+            int number; // of the op, in bench/rows.c
+            rows_shape shape;
+        } rows;
+        struct {
+            rows_shape shape;
+            int64_t block_rows;
+        } quantize;
     };
     char text[96];
 } tune_problem;
@@ -49,6 +66,12 @@ typedef struct tune_problems {
 qn_status tune_add_gemm(tune_problems *p, int64_t n, int64_t k, DLDataType dtype);
 /** Adds a prompt and a step of decoding for each length. */
 qn_status tune_add_attention(tune_problems *p, const tune_heads *heads);
+/** Adds a step of decoding for each length. */
+qn_status tune_add_mla(tune_problems *p, int64_t heads);
+/** Adds a row op for each number of tokens, by its name in bench/rows.c. */
+qn_status tune_add_rows(tune_problems *p, tune_op family, const char *name, int64_t dim);
+/** Adds quantisation of rows of activations. */
+qn_status tune_add_quantize(tune_problems *p, int64_t dim);
 /** Makes the problems that the options ask for of the ops (a bit each). */
 qn_status tune_problems_make(tune_problems *out, const tune_options *o, unsigned ops,
                              const cli_device *device);
@@ -94,17 +117,16 @@ qn_status tune_try(tune_record *out, cli_device *device, const tune_problem *pro
 
 // ---- agreement of results (agree.c)
 
-/** A result in host memory. */
+/** A call's results in host memory. */
 typedef struct tune_result {
-    void *data;
-    int64_t count;
-    DLDataType dtype;
+    void *data[BENCH_MAX_OUTS];
 } tune_result;
 
-/** Fills what the call writes with ones in every bit, which are a NaN. */
-qn_status tune_poison(const bench_call *call);
-/** Fetches what the call wrote. The caller frees data. */
+/** Makes the tensors ready for a run: what it writes becomes NaN, what it changes as it was. */
+qn_status tune_prepare(const bench_call *call);
+/** Fetches what the call wrote. The caller frees it, also after an error. */
 qn_status tune_fetch(tune_result *out, const bench_call *call);
+void tune_result_free(tune_result *r);
 /** Returns whether a kernel's result agrees with that of the usual kernel, within what both may be
  *  off by the op's definition, or in every bit; if not, writes where and how to why. Where
  *  is_sample, what neither wrote does not count. */
@@ -128,8 +150,12 @@ qn_status tune_file_read(tune_file *f, const tune_problems *p, const char *arch)
 void tune_file_free(tune_file *f);
 
 /** Returns the kernel of a problem: that of costs, by index 0, or a faster one. *for_all tells
- *  whether all batches of its group have the kernel, as one of other bits must. */
+ *  whether all batches have the kernel, as one of other bits must. */
 int tune_choose(const tune_file *f, const tune_problems *p, int problem, bool *for_all);
+/** Returns the kernel that all batches like the problem's should have; null: each its own. */
+const char *tune_choose_for_all(const tune_file *f, const tune_problems *p, int problem);
+/** Returns whether no later problem shares the problem's line, which is for all batches or not. */
+bool tune_is_last(const tune_file *f, int problem, bool for_all);
 
 // ---- path, list, verify (table.c)
 

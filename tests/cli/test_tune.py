@@ -130,6 +130,50 @@ def test_choice_follows_figures(modelled, tmp_path):
     assert all(p["for_all_batches"] for p in check(times(fast, any=(40, 40, 0)), every))
 
 
+def test_problems_that_share_a_line(tmp_path):
+    """Tests that problems that a table cannot tell apart (LayerNorm, plain and adaptive) get one line, if the kernel is
+    faster for both."""
+    if not (BUILD / "libquernsim.so").exists():
+        pytest.skip("there is no simulator")
+    table, args = tmp_path / "t", ["norm", "--device", "sim:gfx942", "--shapes", 512, "--tokens", 2]
+    problems = tune(*args, "--output", table)
+    plain, adaptive = (next(p for p in problems if p["problem"].startswith(name)) for name in ("layernorm", "adaptive"))
+    assert (plain["line"], plain["batch"]) == (adaptive["line"], adaptive["batch"])
+    assert kernels_of(plain)[:2] == kernels_of(adaptive)[:2] == ["norm.gpu_layer_sum", "norm.gpu_layer"]
+    text = table.read_text()
+    assert "\nnorm gfx942" not in text
+
+    def faster(name, text):
+        head, rest = text.split(f": {name} 2 x 512", 1)
+        return head + f": {name} 2 x 512" + re.sub("# norm.gpu_layer [0-9.]+ us", "# norm.gpu_layer 1.000 us", rest, count=1)
+
+    for given in (faster("layernorm", text), faster("adaptive_layernorm", text)):
+        table.write_text(given)
+        tune(*args, "--output", table)
+    given = faster("adaptive_layernorm", faster("layernorm", text))
+    usual = next(k["ns"] for k in adaptive["kernels"])
+    line = f'norm gfx942 {plain["line"]} {plain["batch"]} -> norm.gpu_layer # 1.000 us, by costs norm.gpu_layer_sum {usual / 1000:.3f} us\n'
+    last = given.index("#\n# problem 8")  # adaptive_layernorm's is problem 7
+    table.write_text(given[:last] + line + given[last:])
+    tune(*args, "--output", table)
+    assert len(lines_of(table)) == 1
+    table.write_text(given)
+    refused("tune", *args, "--output", table, env=ENV, says=["changed after quern tune wrote it"])
+
+
+@pytest.mark.parametrize("op, shape, count", [("mla", "4", 1), ("norm", "256", 8), ("activation", "256", 3), ("quantize", "256", 1)])
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942"])
+def test_other_ops(op, shape, count, device, tmp_path):
+    """Tests that all kernels of these ops agree, and that their tables can be followed."""
+    if device != "cpu" and not (BUILD / "libquernsim.so").exists():
+        pytest.skip("there is no simulator")
+    rounds = ["--rounds", 3] if device == "cpu" else []
+    problems = tune(op, "--device", device, "--shapes", shape, "--tokens", 3, "--seq", 20, *rounds, "--output", tmp_path / "t")
+    assert len(problems) == count and all(p["op"] == op and p["kernels"] for p in problems)
+    assert not any(k["refused"] for p in problems for k in p["kernels"])
+    assert ok("tune", "verify", tmp_path / "t", env=ENV)
+
+
 # ---- on the CPU, with kernels that are made slow or wrong
 
 
@@ -285,7 +329,9 @@ def test_models(tmp_path):
     dense = ["n=768 k=512", "n=512 k=512", "n=2048 k=512", "n=512 k=1024"]
     last = ["n=1000 k=512 bf16"]
     plain = [f"{layer} bf16" for layer in dense]
-    assert layers(tmp_path, LLAMA) == plain[:2] + attention + plain[2:] + last
+    rows = ["silu_and_mul 1 x 1024 bf16", "rmsnorm 1 x 512 bf16", "fused_add_rmsnorm 1 x 512 bf16"]
+    assert layers(tmp_path, LLAMA) == plain[:2] + attention + plain[2:] + rows + last
+    assert layers(tmp_path, LLAMA | FP8)[-2] == "1 x 512 bf16, blocks of 1 x 128"
     assert layers(tmp_path, LLAMA | FP8, "gemm") == dense + last
     assert layers(tmp_path, LLAMA, "gemm", "--dtype", "fp8") == dense + last
     assert layers(tmp_path, {"text_config": LLAMA}, "gemm") == plain + last
@@ -293,8 +339,10 @@ def test_models(tmp_path):
     assert layers(tmp_path, LLAMA | FP8, "gemm", "--tp", 4) == ["n=256 k=512", "n=512 k=128", "n=512 k=512", "n=512 k=256",
                                                                "n=250 k=512 bf16"]
     latent = ["n=176 k=512", "n=384 k=96", "n=512 k=64", "n=512 k=256", "n=2048 k=512", "n=512 k=1024", "n=256 k=512", "n=512 k=128"]
-    assert layers(tmp_path, DEEPSEEK) == latent + last
-    assert layers(tmp_path, DEEPSEEK | {"q_lora_rank": None})[:2] == ["n=80 k=512", "n=384 k=512"]
+    assert layers(tmp_path, DEEPSEEK, "gemm") == latent + last
+    assert layers(tmp_path, DEEPSEEK | {"kv_lora_rank": 512, "qk_rope_head_dim": 64}, "mla", "--tp", 2) == [
+        "b=8 heads=4 d=512+64 kv=16 page=64 bf16,bf16"]
+    assert layers(tmp_path, DEEPSEEK | {"q_lora_rank": None}, "gemm")[:2] == ["n=80 k=512", "n=384 k=512"]
     moe = LLAMA | {"model_type": "qwen2_moe", "moe_intermediate_size": 64, "shared_expert_intermediate_size": 320}
     assert layers(tmp_path, moe, "gemm")[4:6] == ["n=640 k=512 bf16", "n=512 k=320 bf16"]
 
@@ -324,7 +372,7 @@ def test_models_that_are_refused(change, says, tmp_path):
 
 @pytest.mark.parametrize("args, says", [
     ([], ["no problems are given (accepted: --shapes or --model)"]),
-    (["nonesuch"], ["unknown word 'nonesuch' (accepted: path, list, verify, gemm, attention)"]),
+    (["nonesuch"], ["unknown word 'nonesuch' (accepted: path, list, verify, gemm, attention, mla, norm, activation, quantize)"]),
     (["gem"], ["; did you mean gemm?"]),
     (["gemm", "liszt"], ["'liszt'", "did you mean list?"]),
     (["gemm", "--shapes", "64x"], ["--shapes", "'64x'", "rows and columns of a weight, as 4096x7168"]),
@@ -334,8 +382,10 @@ def test_models_that_are_refused(change, says, tmp_path):
     (["gemm", "--shapes", "64x128x4"], ["--shapes", "'64x128x4'"]),
     (["gemm", "--shapes", "99999999999999999999x1"], ["--shapes"]),
     (["attention", "--shapes", "8x2"], ["--shapes", "query heads, key heads and head_dim, as 32x8x128"]),
+    (["mla", "--shapes", "8x3"], ["--shapes", "'8x3', accepted: query heads, as 16"]),
+    (["norm", "--shapes", "a"], ["--shapes", "elements of a row, as 7168"]),
     (["attention", "--shapes", "8x3x64"], ["8 query heads for 3 key heads"]),
-    (["--shapes", "64x128"], ["--shapes: takes one op, found 2"]),
+    (["--shapes", "64x128"], ["--shapes: takes one op, found 6"]),
     (["gemm", "--shapes", "64x128", "--tokens", "1,x"], ["--tokens", "'1,x'"]),
     (["gemm", "--shapes", "64x128", "--tokens", "1,1"], ["--tokens: 1 stands twice"]),
     (["gemm", "--shapes", "64x128", "--tp", "2"], ["--tp: goes with --model"]),
