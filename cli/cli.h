@@ -107,8 +107,9 @@ json_t *cli_json_pack(const char *format, ...);
 json_t *cli_json_text(const char *text);
 /** Makes a number; null for NaN and infinity, which JSON lacks. */
 json_t *cli_json_number(double value);
-/** cli_json_add and cli_json_set take the value over. */
+/** These three take the value over. */
 void cli_json_add(json_t *array, json_t *value);
+void cli_json_insert(json_t *array, size_t at, json_t *value);
 void cli_json_set(json_t *object, const char *name, json_t *value);
 /** Returns the text that json_dumps gives, never null; the caller frees it. */
 char *cli_json_dump(const json_t *value, size_t flags);

@@ -43,6 +43,11 @@ void cli_json_add(json_t *array, json_t *value) {
         fail("an array's element");
 }
 
+void cli_json_insert(json_t *array, size_t at, json_t *value) {
+    if (json_array_insert_new(array, at, value) != 0)
+        fail("an array's element");
+}
+
 void cli_json_set(json_t *object, const char *name, json_t *value) {
     if (json_object_set_new(object, name, value) != 0)
         fail(name);

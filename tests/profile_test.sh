@@ -50,3 +50,39 @@ counters() {
 status=0
 "$quern" profile --arch gfx1201 -- "$out/count" abort > "$out/text" 2> "$out/errors" || status=$?
 [ $status = 134 ] && grep -q 'was killed by signal 6 (Aborted)' "$out/errors"
+
+# At modelled time a profile has every instruction of a kernel, those that never ran as well, and with -g its lines.
+"$clang" -x hip --offload-arch=gfx942 -nogpuinc -nogpulib -std=c++17 -Wall -Wextra -Werror -O2 -g \
+    -I "$QUERN_SOURCE_DIR/tests/hip" "$QUERN_SOURCE_DIR/tests/hip/listed.hip" -fuse-ld=lld --hip-link -no-hip-rt \
+    -L "$QUERN_BUILD_DIR/quern-sim-links" -lamdhip64 -o "$out/listed"
+"$quern" profile --clock full --json "$out/listed.json" -- "$out/listed" > "$out/text"
+"$PYTHON" - "$out/listed.json" "$QUERN_SOURCE_DIR/tests/hip/listed.hip" "$out/text" <<'END'
+import json, re, sys
+
+WAVES, TURNS = 16, 5
+(kernel,) = json.load(open(sys.argv[1]))["kernels"]
+lines = {i + 1: text for i, text in enumerate(open(sys.argv[2]))}
+(loop,), (never,), (end,) = ([i for i, t in lines.items() if mark in t] for mark in ("// loop", "// never", "// end"))
+clock, listed = kernel["clock"], kernel["clock"]["instructions"]
+entry = [i for i in listed if i["offset"] == kernel["entry"]]
+assert entry and entry[0]["issues"] == WAVES
+for one, next_one in zip(listed, listed[1:]):
+    if "function" not in one and "function" not in next_one:
+        assert next_one["offset"] - one["offset"] in (4, 8, 12), (one, next_one)  # none is left out
+by_line = {line: [i for i in listed if i.get("source", {}).get("line") == line] for line in lines}
+(atomic,) = [i for i in by_line[loop] if "atomic" in i["text"]]
+assert atomic["issues"] == WAVES * TURNS
+assert by_line[never] and all(i["issues"] == 0 and not i["simd_cycles"] for i in by_line[never])
+(last,) = [i for i in by_line[end] if i["text"].startswith("s_endpgm")]
+assert last["issues"] == WAVES
+for line in clock["lines"]:
+    sums = {}
+    for i in listed:
+        if i.get("source") == {"file": line["file"], "line": line["line"]}:
+            for name, cycles in i["simd_cycles"].items():
+                sums[name] = sums.get(name, 0) + cycles
+    assert sums == line["simd_cycles"] != {}
+totals = [sum(line["simd_cycles"].values()) for line in clock["lines"]]
+assert totals == sorted(totals, reverse=True) and clock["lines"][0]["line"] == loop
+assert re.search(rf"^  source lines +\d.* %  \w+ +\S*listed.hip:{loop}$", open(sys.argv[3]).read(), re.M)
+END

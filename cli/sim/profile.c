@@ -5,7 +5,6 @@
 #include "../file.h"
 #include "simulator.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -75,123 +74,6 @@ static bool run_program(int count, char **arguments, int *ended) {
 }
 
 // ---- what the program's processes counted
-
-/** Adds what two processes counted for one kernel: every number, at any depth. */
-static void add_numbers(json_t *to, const json_t *from) {
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)from, name, value) {
-        json_t *sum = json_object_get(to, name);
-        if (!sum)
-            cli_json_set(to, name, json_incref(value));
-        else if (json_is_object(value))
-            add_numbers(sum, value);
-        else if (json_is_integer(value))
-            json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
-    }
-}
-
-/** Adds what instructions cost, each to the one at the same offset. */
-static void add_instructions(json_t *to, const json_t *from) {
-    size_t i, k;
-    json_t *one, *known;
-    json_array_foreach((json_t *)(uintptr_t)from, i, one) {
-        const json_t *offset = json_object_get(one, "offset");
-        json_array_foreach(to, k,
-                           known) if (json_equal(json_object_get(known, "offset"), offset)) break;
-        if (k == json_array_size(to))
-            cli_json_add(to, json_incref(one));
-        else
-            add_numbers(json_object_get(known, "simd_cycles"), json_object_get(one, "simd_cycles"));
-    }
-}
-
-/** Adds modelled time. The clock and the watts are of one launch, the last that is added. */
-static void add_clock(json_t *known, const json_t *kernel) {
-    json_t *to = json_object_get(known, "clock"), *from = json_object_get(kernel, "clock");
-    if (!to || !from) {
-        if (from)
-            cli_json_set(known, "clock", json_incref(from));
-        return;
-    }
-    add_numbers(to, from);
-    add_instructions(json_object_get(to, "instructions"), json_object_get(from, "instructions"));
-    static const char *const last[] = {"mhz", "watts"};
-    for (int i = 0; i < 2; i++)
-        cli_json_set(to, last[i], json_incref(json_object_get(from, last[i])));
-}
-
-static const char *const sums[] = {"launches", "failed_launches", "workgroups"};
-
-/** Returns whether two records agree in everything that is not counted. */
-static bool is_same_kernel(const json_t *a, const json_t *b) {
-    json_t *x = json_copy((json_t *)(uintptr_t)a), *y = json_copy((json_t *)(uintptr_t)b);
-    for (int i = 0; i < 3; i++) {
-        json_object_del(x, sums[i]);
-        json_object_del(y, sums[i]);
-    }
-    static const char *const added[] = {"counters", "clock"};
-    for (int i = 0; i < 2; i++) {
-        json_object_del(x, added[i]);
-        json_object_del(y, added[i]);
-    }
-    const bool same = json_equal(x, y);
-    json_decref(x);
-    json_decref(y);
-    return same;
-}
-
-static void add_kernel(json_t *kernels, json_t *kernel) {
-    size_t i;
-    json_t *known;
-    json_array_foreach(kernels, i, known) {
-        if (!is_same_kernel(known, kernel))
-            continue;
-        add_numbers(json_object_get(known, "counters"), json_object_get(kernel, "counters"));
-        add_clock(known, kernel);
-        for (int k = 0; k < 3; k++) {
-            json_t *sum = json_object_get(known, sums[k]);
-            json_integer_set(sum, json_integer_value(sum) +
-                                      json_integer_value(json_object_get(kernel, sums[k])));
-        }
-        return;
-    }
-    cli_json_add(kernels, json_incref(kernel));
-}
-
-/** Adds a process's file. Returns false if the file is no such file, or was not written to its
- *  end. */
-static bool read_file(json_t *kernels, const char *folder, const char *name) {
-    char *path = cli_path(folder, name);
-    const char *dot = strrchr(name, '.');
-    json_t *whole = nullptr;
-    cli_map map = {0};
-    size_t i;
-    json_t *kernel;
-    if (dot && strcmp(dot, ".json") == 0 && cli_map_open(&map, path) == QN_OK && map.data)
-        whole = json_loadb((const char *)map.data, (size_t)map.bytes, 0, nullptr);
-    json_array_foreach(json_object_get(whole, "kernels"), i, kernel) add_kernel(kernels, kernel);
-    cli_map_close(&map);
-    free(path);
-    json_decref(whole);
-    return whole;
-}
-
-/** Collects the counters of all files in the folder; *processes counts the processes that used the
- *  simulated GPU. */
-static json_t *collect(const char *folder, int *processes) {
-    json_t *kernels = json_array();
-    DIR *dir = opendir(folder);
-    *processes = 0;
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (*entry->d_name != '.')
-            *processes += read_file(kernels, folder, entry->d_name);
-    if (!dir && errno == ENOMEM)
-        cli_out_of_memory();
-    if (dir)
-        closedir(dir);
-    return kernels;
-}
 
 /** Drops the kernels that are not wanted, and lists their names in *others. */
 static void choose(json_t *kernels, char **others) {
@@ -292,7 +174,10 @@ static qn_status show(json_t *kernels, int count, char **arguments, int ended) {
     size_t i;
     json_t *kernel;
     qn_status st;
-    json_array_foreach(kernels, i, kernel) add_derived(kernel);
+    json_array_foreach(kernels, i, kernel) {
+        add_derived(kernel);
+        profile_add_lines(kernel);
+    }
     profile_print(stdout, kernels);
     CLI_TRY_OUT(cli_flush());
     if (json_path)
@@ -314,7 +199,7 @@ static int profile(int count, char **arguments, const char *folder) {
     int ended = 0, processes;
     const bool started = run_program(count, arguments, &ended);
     const int error = errno;
-    json_t *kernels = collect(folder, &processes);
+    json_t *kernels = profile_collect(folder, &processes);
     char *others;
     choose(kernels, &others);
     int status = started ? CLI_DONE : cli_sim_no_program("profile", arguments[0], error);

@@ -21,6 +21,32 @@ typedef struct profile_class {
 enum { PROFILE_CLASSES = 8 };
 void profile_classes(profile_class out[PROFILE_CLASSES], const json_t *kernel);
 
+// ---- profile_collect.c
+
+/** Collects the counters of all files in the folder; *processes counts the processes that used the
+ *  simulated GPU. */
+json_t *profile_collect(const char *folder, int *processes);
+/** Adds every number of an object to that of the same name in another, at any depth. */
+void profile_add_numbers(json_t *to, const json_t *from);
+
+// ---- profile_code.c
+
+/** Adds the member "lines" to the modelled time of a kernel whose instructions have source lines:
+ *  what each line cost, the dearest first. */
+void profile_add_lines(json_t *kernel);
+/** Returns all cycles of an instruction, a line or a clock. */
+int64_t profile_cycles(const json_t *of);
+/** Returns the cycles during which SIMDs had waves. */
+int64_t profile_busy_cycles(const json_t *clock);
+/** Returns the elements of `items` that cost cycles, the dearest first, and their number; the
+ *  caller frees the list. */
+const json_t **profile_dearest(const json_t *items, size_t *count);
+/** Writes an instruction's place, "+0x002c" behind the kernel's first one, to buf and returns
+ *  buf. */
+const char *profile_place(const json_t *kernel, const json_t *instruction, char *buf, size_t room);
+/** Returns the waves that a SIMD had on average; NaN if it is not known. */
+double profile_waves(const json_t *kernel);
+
 /** Prints every kernel's counters for people. (profile_text.c) */
 void profile_print(FILE *to, const json_t *kernels);
 /** Draws a picture of every kernel: instruction mix, bytes, occupancy, where modelled time went if

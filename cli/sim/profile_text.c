@@ -4,6 +4,7 @@
 #include "profile.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int64_t integer(const json_t *object, const char *name) {
@@ -121,6 +122,8 @@ static void print_mix(FILE *to, const json_t *k) {
 
 // ---- modelled time
 
+enum { LINE = 128 };
+
 /** Prints the times of a launch, on average. */
 static void print_times(FILE *to, const json_t *k, const json_t *clock) {
     const int64_t launches = integer(k, "launches") ? integer(k, "launches") : 1;
@@ -131,7 +134,7 @@ static void print_times(FILE *to, const json_t *k, const json_t *clock) {
             cli_time_text(integer(clock, "ns") / launches, with, sizeof with),
             cli_time_text(integer(clock, "unlimited_ns") / launches, without, sizeof without),
             (long long)integer(clock, "mhz"), (long long)integer(clock, "watts"),
-            (long long)integer(clock, "workgroups_run"), (long long)integer(k, "workgroups"));
+            (long long)integer(clock, "workgroups_run"), (long long)integer(clock, "workgroups"));
 }
 
 /** Prints "L1 87.3 %", or "L1 -" for a level that nobody asked. */
@@ -139,8 +142,55 @@ static void print_hits(FILE *to, const char *level, int64_t hits, int64_t lines)
     fprintf(to, lines ? "%s %.1f %%, " : "%s -, ", level, profile_percent(hits, lines));
 }
 
+/** Prints the bytes that each level was asked for. */
+static void print_levels(FILE *to, const json_t *m) {
+    char bytes[4][32];
+    static const char *const levels[] = {"l1_lines", "l2_lines", "fabric_lines"};
+    for (int i = 0; i < 3; i++)
+        cli_bytes_text(integer(m, levels[i]) * LINE, bytes[i], sizeof bytes[i]);
+    fprintf(to, "  asked for     L1 %s, L2 %s, memory-side %s; LDS %s\n", bytes[0], bytes[1],
+            bytes[2], cli_bytes_text(integer(m, "lds_bytes"), bytes[3], sizeof bytes[3]));
+}
+
+enum { SHOWN = 8 }; // instructions, and lines
+
+/** Prints the share of an instruction's or a line's cycles, and on what most of them went. */
+static void print_cost(FILE *to, const char *title, const json_t *clock, const json_t *of) {
+    cli_spent spent[CLI_SPENT];
+    cli_clock_spent(spent, of);
+    fprintf(to, "  %-13s %5.1f %%  %-14s", title,
+            profile_percent(profile_cycles(of), profile_busy_cycles(clock)), spent[0].name);
+}
+
+/** Prints the instructions that cost most of the cycles during which SIMDs had waves. */
+static void print_dearest(FILE *to, const json_t *k, const json_t *clock) {
+    char place[32];
+    size_t count;
+    const json_t **list = profile_dearest(json_object_get(clock, "instructions"), &count);
+    for (size_t i = 0; i < count && i < SHOWN; i++) {
+        print_cost(to, i ? "" : "dearest", clock, list[i]);
+        fprintf(to, " %s ", profile_place(k, list[i], place, sizeof place));
+        cli_write_plain(to, string(list[i], "text"));
+        fputc('\n', to);
+    }
+    free(list);
+}
+
+static void print_lines(FILE *to, const json_t *clock) {
+    const json_t *lines = json_object_get(clock, "lines");
+    if (!lines)
+        fputs("  source lines  none: the code has no line table (the compiler's -g makes one)\n",
+              to);
+    for (size_t i = 0; i < json_array_size(lines) && i < SHOWN; i++) {
+        const json_t *line = json_array_get(lines, i);
+        print_cost(to, i ? "" : "source lines", clock, line);
+        fputc(' ', to);
+        cli_write_plain(to, string(line, "file"));
+        fprintf(to, ":%lld\n", (long long)integer(line, "line"));
+    }
+}
+
 static void print_clock(FILE *to, const json_t *k) {
-    enum { LINE = 128 };
     const json_t *clock = json_object_get(k, "clock"), *m = json_object_get(clock, "memory");
     char text[512], bytes[32];
     if (!clock)
@@ -153,6 +203,12 @@ static void print_clock(FILE *to, const json_t *k) {
     print_hits(to, "memory-side", integer(m, "mall_hits"), integer(m, "fabric_lines"));
     fprintf(to, "from memory %s, by these workgroups\n",
             cli_bytes_text(integer(m, "hbm_lines") * LINE, bytes, sizeof bytes));
+    print_levels(to, m);
+    fprintf(to, "  waves         %.2f a SIMD on average, room for %.0f\n", profile_waves(k),
+            (double)integer(json_object_get(k, "occupancy"), "waves") /
+                (double)integer(json_object_get(k, "chip"), "simds"));
+    print_dearest(to, k, clock);
+    print_lines(to, clock);
 }
 
 // ---- counters

@@ -128,6 +128,8 @@ static uint64_t fetch(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
 static void occupy_matrix(const visit *v, const sim_traits *t) {
     const uint64_t busy = sim_ticks((uint64_t)t->matrix.passes * v->m->timing->pass_cycles);
     const uint64_t shadow = sim_ticks(v->m->timing->matrix_shadow_cycles);
+    v->m->matrix_ticks += busy;
+    v->m->matrix_ops += sim_matrix_ops(&t->matrix);
     v->simd->matrix_free = v->tick + busy;
     v->simd->lanes_free = v->tick + (t->matrix.unit == SIM_MATRIX_XDL ? shadow : busy);
 }
@@ -230,8 +232,9 @@ static void open_barrier(const visit *v, sim_resident *r) {
 
 // ---- a visit
 
-static void keep_name(sim_inst_cost *cost, const char *name) {
+static void count_issue(sim_inst_cost *cost, const char *name) {
     cost->name = name;
+    cost->issues++;
 }
 
 /** Executes the wave's next instruction at the visit's tick. */
@@ -241,7 +244,7 @@ static void issue(visit *v, sim_timed_wave *w, const sim_inst *inst) {
     m->now_cycles = v->tick / SIM_TICKS;
     m->facts = nullptr;
     const uint64_t at = place_of(m, w);
-    keep_name(&m->insts[at], sim_mnemonic(inst));
+    count_issue(&m->insts[at], sim_mnemonic(inst));
     sim_wave_step(w->wave, 1);
     if (!v->has_issued) {
         v->issued = spent_by(&inst->traits);

@@ -27,6 +27,7 @@ enum { SIM_RING = 64 }; // vmcnt's range
 typedef struct sim_timed_wave {
     sim_wave *wave; // null: the place is free
     sim_resident *resident;
+    uint64_t began;   // tick at which it came
     uint64_t ready;   // tick from which on its next instruction may issue
     sim_spent reason; // why not before
     uint64_t fetched; // line of the instruction cache that it has
@@ -119,6 +120,7 @@ struct sim_machine {
     const sim_facts *facts; // of the instruction that has just run
     uint64_t now, last, waves_started;
     uint64_t groups_run;
+    uint64_t wave_ticks, matrix_ticks, matrix_ops; // as in sim_clock_result
     sim_sample sample;
     uint64_t round_ends[SIM_ROUNDS + 1]; // of the first XCD
     bool is_out_of_memory;

@@ -52,6 +52,7 @@ static void seat(sim_machine *m, sim_resident *r, uint32_t index, uint64_t ready
         place++;
     s->waves[place] = (sim_timed_wave){.wave = &r->group.waves[index],
                                        .resident = r,
+                                       .began = ready,
                                        .ready = ready,
                                        .fetched = SIM_NEVER,
                                        .reason = SIM_SPENT_IDLE};
@@ -100,6 +101,7 @@ void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick)
     for (int i = 0; i < SIM_NUM_STREAMS; i++)
         m->last = sim_later(m->last, w->last[i]);
     m->last = sim_later(m->last, tick + sim_ticks(m->timing->issue_cycles));
+    m->wave_ticks += tick - w->began;
     take_off(simd, w);
     if (--r->num_left)
         return;

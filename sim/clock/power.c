@@ -67,7 +67,11 @@ sim_clock_result sim_clock_result_of(sim_machine *m, uint64_t end) {
                             .ns = (uint64_t)(seconds_at(&l, mhz) * 1e9) + t->launch_ns,
                             .mhz = mhz,
                             .watts = watts_at(&l, mhz),
+                            .groups = sim_dispatch_groups(m->dispatch),
                             .groups_run = m->groups_run,
+                            .wave_cycles = m->wave_ticks / SIM_TICKS,
+                            .matrix_ops = m->matrix_ops,
+                            .matrix_cycles = m->matrix_ticks / SIM_TICKS,
                             .sampled = m->sample.run,
                             .traffic = m->traffic};
     for (uint64_t i = 0; i < m->num_insts; i++)

@@ -11,7 +11,9 @@
 void sim_clock_add(sim_clock_result *sum, const sim_clock_result *one);
 /** Adds what the launch's instructions cost. Returns false if memory runs out. */
 bool sim_clock_add_insts(sim_clock_result *sum, const sim_clock_result *one);
-/** Writes a result as a JSON object. */
+/** Writes the members of a result's JSON object, without its instructions. */
 void sim_clock_write(FILE *out, const sim_clock_result *result);
+/** Writes the members of an instruction's JSON object that say what it cost. */
+void sim_clock_write_inst(FILE *out, const sim_inst_cost *inst);
 
 #endif

@@ -33,6 +33,7 @@ typedef struct sim_traffic {
  *  for it to issue. */
 typedef struct sim_inst_cost {
     const char *name; // to print; null: it never ran
+    uint64_t issues;  // of waves
     uint64_t cycles[SIM_NUM_SPENT];
 } sim_inst_cost;
 
@@ -42,7 +43,10 @@ typedef struct sim_clock_result {
     uint64_t ns, unlimited_ns;
     double mhz, watts;             // of the first
     uint64_t sampled;              // workgroups of the first XCD that ran in detail
-    uint64_t groups_run;           // workgroups that ran in detail
+    uint64_t groups, groups_run;   // workgroups: of the launch; that ran in detail
+    uint64_t wave_cycles;          // for which these workgroups' waves were resident, in sum
+    uint64_t matrix_ops;           // multiplications and additions that their matrix units did
+    uint64_t matrix_cycles;        // for which these units were busy, in sum
     uint64_t spent[SIM_NUM_SPENT]; // cycles of the SIMDs that ran
     sim_traffic traffic;           // of the XCDs that ran
     sim_inst_cost *insts;          // by (pc - start of the code) / 4; the dispatch's owner frees it

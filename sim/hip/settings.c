@@ -187,7 +187,9 @@ int quernsim_clock(int id, char *json, size_t bytes) {
     }
     FILE *to = found && json ? fmemopen(json, bytes, "w") : nullptr;
     if (to) {
+        fputc('{', to);
         sim_clock_write(to, &sum);
+        fputc('}', to);
         fclose(to);
     }
     return found && (!json || to);

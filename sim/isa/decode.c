@@ -72,20 +72,21 @@ static void tidy(char *text) {
     *to = 0;
 }
 
-bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]) {
+uint32_t sim_inst_text(const sim_text *text, bool wave64, uint64_t pc,
+                       char out[SIM_INST_TEXT_BYTES]) {
     const uint64_t offset = pc - text->start;
     *out = 0;
     if (offset >= text->size || (offset & 3))
-        return false;
+        return 0;
     sim_line line;
     char error[SIM_ERROR_BYTES];
     if (!sim_disassemble(text->chip, wave64, text->bytes + offset, text->size - offset, pc, 1,
                          &line, error)) {
-        return false;
+        return 0;
     }
     strcpy(out, line.text);
     tidy(out);
-    return true;
+    return line.bytes;
 }
 
 void sim_inst_deinit(sim_inst *inst) {

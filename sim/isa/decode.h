@@ -52,9 +52,10 @@ bool sim_decode(const sim_chip *chip, const uint8_t *bytes, uint64_t size, uint6
 const char *sim_mnemonic(const sim_inst *inst);
 enum { SIM_INST_TEXT_BYTES = 512 };
 /** Writes the instruction at pc as LLVM prints it, with single spaces: "v_add_u32_e32 v1, v0, v2".
- *  Returns false and writes an empty text if there is no instruction. Each call disassembles under
- *  a lock, so this is not for every executed instruction. */
-bool sim_inst_text(const sim_text *text, bool wave64, uint64_t pc, char out[SIM_INST_TEXT_BYTES]);
+ *  Returns its bytes; 0, and writes an empty text, if there is no instruction. Each call
+ *  disassembles under a lock, so this is not for every executed instruction. */
+uint32_t sim_inst_text(const sim_text *text, bool wave64, uint64_t pc,
+                       char out[SIM_INST_TEXT_BYTES]);
 /** Tells how well the instructions that a kernel can reach are known: returns the weakest
  *  sim_opcode.known among them, or 0 if one of them is not implemented. Writes to `names` the
  *  mnemonics of the instructions that are known no better, as many as fit. */

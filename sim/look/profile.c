@@ -4,9 +4,12 @@
 // Workgroups count for themselves, and add their counts under the lock when they end. Launches of
 // one kernel with equal workgroups on one device share a record. The file is also written in
 // between, and when a launch fails, as the process often ends then.
+#include "../chip/timing.h"
 #include "../clock/report.h"
+#include "../isa/decode.h"
 #include "../report/plain.h"
 #include "count.h"
+#include "listing.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,6 +28,8 @@ typedef struct record {
     uint64_t launches, failed_launches, groups;
     uint64_t counters[SIM_NUM_COUNTERS];
     sim_clock_result timed; // all launches; nothing if no time is modelled
+    sim_listing listing;    // the code, as far as time was modelled
+    uint64_t code, entry;   // a hash of it; the kernel's first instruction in it
 } record;
 
 static struct {
@@ -78,6 +83,32 @@ static void write_occupancy(FILE *out, const record *r) {
     fputs("}},\n", out);
 }
 
+/** Writes what the chip can do at its highest clock. */
+static void write_chip(FILE *out, const sim_chip *chip) {
+    const sim_timing *t = chip->timing;
+    const uint64_t mhz = chip->clock_khz / 1000, units = chip->compute_units;
+    const uint64_t lanes = units * chip->simds * SIM_LANES / t->valu_cycles;
+    fprintf(out,
+            "     \"chip\": {\"compute_units\": %llu, \"simds\": %u, \"mhz\": %llu, "
+            "\"lane_mops_per_s\": %llu,\n      \"mb_per_s\": {\"lds\": %llu, \"l1\": %llu, "
+            "\"l2\": %llu, \"fabric\": %llu, \"hbm\": %llu}},\n",
+            (unsigned long long)units, chip->simds, (unsigned long long)mhz,
+            (unsigned long long)(lanes * mhz),
+            (unsigned long long)(units * chip->simds / 2 * t->lds_pair_bytes * mhz),
+            (unsigned long long)(units * t->l1_port_bytes * mhz),
+            (unsigned long long)chip->num_xccs * t->l2_channels * t->l2_read_bytes * mhz,
+            (unsigned long long)chip->num_xccs * t->fabric_bytes * mhz,
+            (unsigned long long)t->hbm_channels * t->hbm_mb_per_s);
+}
+
+static void write_clock(FILE *out, const record *r) {
+    fputs("     \"clock\": {", out);
+    sim_clock_write(out, &r->timed);
+    fputs(",\n      \"instructions\": [", out);
+    sim_listing_write(out, &r->listing, &r->timed);
+    fputs("]},\n", out);
+}
+
 static void write_record(FILE *out, const record *r) {
     const bool is_wave32 = r->kernel.wave32 && r->chip->gfx_major > 9;
     fputs("    {\"name\": ", out);
@@ -94,12 +125,13 @@ static void write_record(FILE *out, const record *r) {
             "\"scratch_bytes\": %u,\n",
             r->kernel.num_vgprs, r->kernel.num_agprs, r->kernel.num_sgprs, r->lds_bytes,
             sim_kernel_scratch(&r->kernel));
+    fprintf(out, "     \"code\": \"%016llx\", \"entry\": %llu,\n", (unsigned long long)r->code,
+            (unsigned long long)r->entry);
     write_occupancy(out, r);
-    if (r->timed.ns) {
-        fputs("     \"clock\": ", out);
-        sim_clock_write(out, &r->timed);
-        fputs(",\n", out);
-    }
+    if (r->chip->timing)
+        write_chip(out, r->chip);
+    if (r->timed.ns)
+        write_clock(out, r);
     write_counters(out, r);
     fputs("}", out);
 }
@@ -184,6 +216,7 @@ static void forget_records(void) {
     for (record *r = profile.first, *next; r; r = next) {
         next = r->next;
         free(r->timed.insts);
+        sim_listing_deinit(&r->listing);
         free(r->kernel.name);
         free(r);
     }
@@ -216,17 +249,29 @@ void sim_profile_fork_child(void) {
 
 // ---- the observer
 
-static bool fits(const record *r, const sim_dispatch *d) {
-    return r->chip == d->chip && r->device == d->device && r->lds_bytes == d->lds_bytes &&
-           memcmp(r->block, d->block, sizeof r->block) == 0 &&
+/** Returns a hash of a dispatch's code: kernels of one name may be of several objects. */
+static uint64_t hash_code(const sim_dispatch *d) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325), word;
+    for (uint64_t at = 0; at + sizeof word <= d->text->size; at += sizeof word) {
+        memcpy(&word, d->text->bytes + at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return hash ^ d->text->size;
+}
+
+static bool fits(const record *r, const sim_dispatch *d, uint64_t code) {
+    return r->code == code && r->chip == d->chip && r->device == d->device &&
+           r->lds_bytes == d->lds_bytes && memcmp(r->block, d->block, sizeof r->block) == 0 &&
            r->kernel.rsrc1 == d->kernel->rsrc1 && r->kernel.rsrc3 == d->kernel->rsrc3 &&
            r->kernel.wave32 == d->kernel->wave32 && strcmp(r->kernel.name, d->kernel->name) == 0;
 }
 
 /** Returns the record of a dispatch, which may be new; null without memory. The lock is held. */
 static record *find_record(const sim_dispatch *d) {
+    const uint64_t code = hash_code(d);
     for (record *r = profile.first; r; r = r->next)
-        if (fits(r, d))
+        if (fits(r, d, code))
             return r;
     record *r = calloc(1, sizeof *r);
     char *name = strdup(d->kernel->name);
@@ -235,8 +280,12 @@ static record *find_record(const sim_dispatch *d) {
         free(name);
         return nullptr;
     }
-    *r = (record){
-        .chip = d->chip, .device = d->device, .lds_bytes = d->lds_bytes, .kernel = *d->kernel};
+    *r = (record){.chip = d->chip,
+                  .device = d->device,
+                  .lds_bytes = d->lds_bytes,
+                  .kernel = *d->kernel,
+                  .code = code,
+                  .entry = d->kernel->entry - d->text->start};
     memcpy(r->block, d->block, sizeof r->block);
     r->kernel.name = name;
     r->kernel.args = nullptr;
@@ -328,7 +377,8 @@ static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
     r->failed_launches += failed;
     if (d->clock)
         sim_clock_add(&r->timed, &d->timed);
-    const bool has_insts = sim_clock_add_insts(&r->timed, &d->timed);
+    const bool has_insts =
+        sim_clock_add_insts(&r->timed, &d->timed) && sim_listing_add(&r->listing, d);
     r->counters[SIM_COUNT_LAUNCH_LOAD_BYTES] += footprint_bytes(&l->loaded);
     r->counters[SIM_COUNT_LAUNCH_STORE_BYTES] += footprint_bytes(&l->stored);
     if (*profile.path && (failed || is_due()))

@@ -212,12 +212,15 @@ static void test_records(void **) {
     const test_launch *launches[] = {&a, &wide, &other, &odd, &again};
     for (int i = 0; i < 5; i++)
         run_program(launches[i], one_move);
+    run_program(&a, "v_mov_b32 v1, 2\n v_mov_b32 v1, 2\n s_endpgm\n"); // other code of that name
     char *json = end_profile(path);
     const char *first = record_of(json, "a", "gfx942", 0);
     expect("a", first, "launches", 2);
     expect("a", first, "workgroups", 7);
     expect("a", first, "SQ_INSTS_VALU", 7);
-    expect("wide", strstr(first + 1, "{\"name\""), "SQ_INSTS_VALU", 4);
+    const char *second = strstr(first + 1, "{\"name\"");
+    expect("wide", second, "SQ_INSTS_VALU", 4);
+    expect("other code", record_of(second + 1, "a", "gfx942", 0), "SQ_INSTS_VALU", 4);
     expect("other", record_of(json, "a", "gfx942", 1), "SQ_INSTS_VALU", 2);
     expect("odd", record_of(json, "\\\"\\\\\\u000a\\u00ff", "gfx1201", 0), "SQ_INSTS_VALU", 4);
     free(json);
@@ -270,14 +273,17 @@ static void test_failed_launch(void **) {
     test_launch good = {.arch = "gfx942", .groups = 1, .threads = 64}, bad = good;
     bad.fails = true;
     begin_profile(path);
-    run_program(&good, one_move);
-    run_program(&bad,
-                "v_mov_b32 v2, 0\n v_mov_b32 v3, 1\n flat_load_dword v4, v[2:3]\n s_endpgm\n");
+    static const char source[] = "v_mov_b32 v2, 0\n v_mov_b32 v3, 1\n s_cmp_eq_u32 s2, 0\n"
+                                 "s_cbranch_scc1 end\n flat_load_dword v4, v[2:3]\n"
+                                 "end: s_endpgm\n";
+    bad.groups = 2;
+    run_program(&good, source);
+    run_program(&bad, source);
     char *early = read_file(path); // written though the process goes on
     char *json = end_profile(path);
     expect("failed", json, "launches", 2);
     expect("failed", json, "failed_launches", 1);
-    expect("failed", json, "SQ_INSTS_VALU", 3);
+    expect("failed", json, "SQ_INSTS_VALU", 6);
     assert_string_equal(early, json);
     free(early);
     free(json);

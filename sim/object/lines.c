@@ -263,7 +263,8 @@ typedef struct machine {
     row now, before; // before: the last row of the sequence
     bool has_before, is_left_out;
     uint64_t wanted;
-    bool found; // in `before`
+    bool found;   // in `before`
+    uint64_t end; // of that row
 } machine;
 
 static void reset(machine *m) {
@@ -277,6 +278,7 @@ static void emit(machine *m) {
     if (m->has_before && !m->is_left_out && m->before.address <= m->wanted &&
         m->wanted < m->now.address) {
         m->found = true;
+        m->end = m->now.address;
         return;
     }
     m->before = m->now;
@@ -346,9 +348,9 @@ static void run_standard(machine *m, unsigned opcode) {
     }
 }
 
-/** Finds the last row at or before the wanted address, if the unit has one. Each step takes at
- *  least a byte. */
-static bool find_row(const unit *u, uint64_t wanted, row *out) {
+/** Finds the last row at or before the wanted address, if the unit has one, and where the next one
+ *  begins. Each step takes at least a byte. */
+static bool find_row(const unit *u, uint64_t wanted, row *out, uint64_t *end) {
     machine m = {.unit = u, .c = u->program, .wanted = wanted};
     reset(&m);
     while (!m.c.failed && m.c.at < m.c.end && !m.found) {
@@ -361,6 +363,7 @@ static bool find_row(const unit *u, uint64_t wanted, row *out) {
             run_extended(&m);
     }
     *out = m.before;
+    *end = m.end;
     return m.found;
 }
 
@@ -369,8 +372,9 @@ bool sim_line_find(const sim_debug *debug, uint64_t address, sim_source_line *ou
     while (!c.failed && c.at < c.end) {
         unit u;
         row found;
-        if (read_header(debug, &c, &u) && find_row(&u, address, &found)) {
-            *out = (sim_source_line){.line = found.line, .column = found.column};
+        uint64_t end;
+        if (read_header(debug, &c, &u) && find_row(&u, address, &found, &end)) {
+            *out = (sim_source_line){.line = found.line, .column = found.column, .end = end};
             name_file(&u, found.file, out);
             return found.line && *out->file; // line 0 stands for no line
         }

@@ -26,6 +26,7 @@ typedef struct sim_debug {
 typedef struct sim_source_line {
     char file[512];        // with its folder, as given to the compiler; a longer path is cut
     uint32_t line, column; // column 0: not known
+    uint64_t end;          // address behind the last instruction that the table gives with it
 } sim_source_line;
 
 /** Finds the source line of the instruction at an address, which is the file's own, not that of a

@@ -70,6 +70,7 @@ static void compare(const char *way) {
                        section_of(&elf, ".debug_line_str", &ignored),
                        section_of(&elf, ".debug_str", &ignored)};
     FILE *answers = ask_symbolizer(path, start, text.size);
+    sim_source_line last = {};
     if (!answers)
         skip();
     for (uint64_t at = 0; at < text.size; at += 4) {
@@ -85,6 +86,10 @@ static void compare(const char *way) {
         } else {
             known++;
             assert_string_equal(got, want);
+            assert_true(line.end > start + at);
+            if (start + at < last.end) // of the row of the one before
+                assert_true(line.line == last.line && line.column == last.column);
+            last = line;
         }
     }
     fclose(answers);

@@ -555,7 +555,9 @@ bool sim_object_global(const sim_object *o, const char *name, uint64_t *addr, ui
 }
 
 bool sim_object_source(const sim_object *o, uint64_t pc, sim_source *out) {
-    return sim_sources_find(&o->sources, pc - o->region->base, out);
+    const bool found = sim_sources_find(&o->sources, pc - o->region->base, out);
+    out->end += o->region->base;
+    return found;
 }
 
 const char *sim_object_function(const sim_object *o, uint64_t pc, uint64_t *start) {

@@ -84,6 +84,7 @@ typedef struct sim_source {
     char file[512];
     uint32_t line, column; // column 0: not known
     char function[256];    // function that has the instruction, by the symbol table; "": not known
+    uint64_t end;          // pc behind the last instruction that the tables give with it
 } sim_source;
 
 /** Finds the source of the instruction at pc. Returns false unless the object has DWARF line tables

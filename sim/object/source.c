@@ -68,6 +68,7 @@ bool sim_sources_find(const sim_sources *sources, uint64_t address, sim_source *
     memcpy(out->file, line.file, sizeof out->file);
     out->line = line.line;
     out->column = line.column;
+    out->end = line.end;
     find_function(&elf, address, out);
     return true;
 }

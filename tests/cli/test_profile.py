@@ -129,6 +129,16 @@ def test_modelled_time(tmp_path):
     m = clock["memory"]
     assert f"L1 {100 * m['l1_hits'] / m['l1_lines']:.1f} %, L2 {100 * m['l2_hits'] / m['l2_lines']:.1f} %" in text
     assert f"memory-side {100 * m['mall_hits'] / m['fabric_lines']:.1f} %, from memory {m['hbm_lines'] / 8:.1f} KiB" in text
+    cost = {i["offset"]: sum(i["simd_cycles"].values()) for i in clock["instructions"]}
+    assert list(cost) == sorted(cost) and {i["text"].split()[0] for i in clock["instructions"]} >= {"s_endpgm", "s_waitcnt"}
+    dearest = max(clock["instructions"], key=lambda i: cost[i["offset"]])
+    busy = all_cycles - cycles["idle"]
+    assert 0.97 * busy < sum(cost.values()) <= busy
+    place, share = dearest["offset"] - kernel["entry"], 100 * cost[dearest["offset"]] / busy
+    most = max(dearest["simd_cycles"], key=dearest["simd_cycles"].get)
+    assert re.search(rf"^  dearest +{share:.1f} %  {most} +\+0x{place:04x} {re.escape(dearest['text'])}$", text, re.M)
+    assert f"{clock['wave_cycles'] / all_cycles:.2f} a SIMD on average, room for 8" in text
+    assert "lines" not in clock and "source lines  none: the code has no line table" in text
     assert f"modelled: {clock['ns']} ns" in (tmp_path / "p.svg").read_text()
     plain, text = profile(tmp_path / "p.json", *only[:2], "--svg", tmp_path / "q.svg", "--", *check())
     assert "clock" not in plain["kernels"][0] and "  modelled  " not in text + (tmp_path / "q.svg").read_text()
@@ -142,7 +152,8 @@ def test_modelled_time_of_processes(tmp_path):
     twice, _ = profile(tmp_path / "p.json", *only, "--", "sh", "-c", f"{program}; {program}; true")
     (a,), (b,) = ([k["clock"] for k in w["kernels"]] for w in (once, twice))
     assert b["ns"] == 2 * a["ns"] and b["simd_cycles"] == {name: 2 * n for name, n in a["simd_cycles"].items()}
-    both = [inst | {"simd_cycles": {n: 2 * c for n, c in inst["simd_cycles"].items()}} for inst in a["instructions"]]
+    both = [inst | {"simd_cycles": {n: 2 * c for n, c in inst["simd_cycles"].items()}, "issues": 2 * inst["issues"]}
+            for inst in a["instructions"]]
     assert b["instructions"] == both and both
     assert b["memory"]["hbm_lines"] == 2 * a["memory"]["hbm_lines"] and (b["mhz"], b["watts"]) == (a["mhz"], a["watts"])
     done = run("profile", "--clock", "full", "--", *check("sim:gfx1201"))
