@@ -81,7 +81,7 @@ _quern() {
         words="path list verify clear"
         ;;
     tune)
-        options="--device --shapes --model --tp --tokens --seq --dtype --output --force --rounds --clock --dry-run --json"
+        options="--device --shapes --model --tp --tokens --ranges --seq --dtype --output --force --rounds --clock --dry-run --json"
         if [ ${#typed[@]} -eq 3 ]; then # a file may follow
             words="path list verify gemm attention mla norm activation quantize"
         fi

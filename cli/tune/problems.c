@@ -130,6 +130,20 @@ static qn_status add_family(tune_problems *p, tune_op family, int64_t dim) {
     return QN_OK;
 }
 
+int64_t tune_least_tokens(const tune_problems *p, int problem, const char **name) {
+    const tune_problem *of = &p->list[problem];
+    const bool has_tokens = of->op != TUNE_ATTENTION && of->op != TUNE_MLA;
+    const int64_t tokens = of->op == TUNE_GEMM       ? of->gemm.m
+                           : of->op == TUNE_QUANTIZE ? of->quantize.shape.rows
+                                                     : of->rows.shape.rows;
+    int64_t least = 1;
+    *name = of->op == TUNE_GEMM ? "m" : "rows";
+    for (int i = 0; i < p->num_tokens && has_tokens; i++)
+        if (p->tokens[i] < tokens && p->tokens[i] >= least)
+            least = p->tokens[i] + 1;
+    return p->has_ranges && has_tokens && least < tokens ? least : 0;
+}
+
 // ---- lists
 
 /** Reads a number up to one of the ends, and moves *at behind it. */
@@ -245,6 +259,7 @@ qn_status tune_problems_make(tune_problems *out, const tune_options *o, unsigned
                              const cli_device *device) {
     const DLDataType fp8 = usual_fp8(device), dtype = dtype_of(o->dtype ? o->dtype : "fp8", fp8);
     *out = (tune_problems){.list = cli_alloc(TUNE_MAX_PROBLEMS * sizeof *out->list)};
+    out->has_ranges = o->has_ranges;
     CLI_TRY(check_what(o, ops));
     CLI_TRY(read_list("--tokens", o->tokens, out->tokens, &out->num_tokens));
     CLI_TRY(read_list("--seq", o->seq, out->seq, &out->num_seq));

@@ -21,6 +21,21 @@ static void put_kernel(FILE *to, const tune_kernel *k) {
                 k->ns / 1000, k->ns % 1000, k->noise_ns / 1000, k->noise_ns % 1000, k->bits);
 }
 
+/** Writes the words of a problem's batch, perhaps with a range of tokens: "m=17..64" for "m=64". */
+static void put_batch(FILE *to, const tune_file *f, const tune_problems *p, int problem) {
+    char words[sizeof f->records->batch + 1], key[16];
+    const char *name;
+    const int64_t least = tune_least_tokens(p, problem, &name);
+    snprintf(words, sizeof words, " %s", f->records[problem].batch);
+    snprintf(key, sizeof key, " %s=", name);
+    const char *at = least ? strstr(words, key) : nullptr;
+    if (at)
+        fprintf(to, "%.*s%s%" PRId64 "..%s", (int)(at - words), words, key, least,
+                at + strlen(key));
+    else
+        fputs(words, to);
+}
+
 /** Writes the lines that end with a problem and choose another kernel than costs do: that of its
  *  batch, and that of all batches behind the last of them. */
 static void put_choice(FILE *to, const tune_file *f, const tune_problems *p, const char *arch,
@@ -30,12 +45,13 @@ static void put_choice(FILE *to, const tune_file *f, const tune_problems *p, con
     bool for_all;
     const int chosen = tune_choose(f, p, problem, &for_all);
     const tune_kernel *usual = &r->kernels[0], *k = &r->kernels[chosen];
-    if (!for_all && chosen && tune_is_last(f, problem, false))
-        fprintf(to,
-                "%s %s %s %s -> %s # %" PRId64 ".%03" PRId64 " us, by costs %s %" PRId64
-                ".%03" PRId64 " us\n",
-                r->op, arch, r->problem, r->batch, k->name, k->ns / 1000, k->ns % 1000, usual->name,
-                usual->ns / 1000, usual->ns % 1000);
+    if (!for_all && chosen && tune_is_last(f, problem, false)) {
+        fprintf(to, "%s %s %s", r->op, arch, r->problem);
+        put_batch(to, f, p, problem);
+        fprintf(
+            to, " -> %s # %" PRId64 ".%03" PRId64 " us, by costs %s %" PRId64 ".%03" PRId64 " us\n",
+            k->name, k->ns / 1000, k->ns % 1000, usual->name, usual->ns / 1000, usual->ns % 1000);
+    }
     if (all && tune_is_last(f, problem, true))
         fprintf(to, "%s %s %s -> %s # faster than the choice by costs at every size above\n", r->op,
                 arch, r->problem, all);

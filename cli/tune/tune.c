@@ -41,6 +41,10 @@ static const cli_option options[] = {
      .kind = CLI_TEXT,
      .to = &o.tokens,
      .help = "gemm and row ops: rows of activations (default: 1,16,64,512)"},
+    {.name = "--ranges",
+     .kind = CLI_FLAG,
+     .to = &o.has_ranges,
+     .help = "lines hold for fewer tokens as well, down to the next number measured"},
     {.name = "--seq",
      .value = "LIST",
      .kind = CLI_TEXT,
@@ -94,6 +98,18 @@ static char *clean(char *text) {
     return text;
 }
 
+/** Writes an option that has a value, if the table depends on it. */
+static void put_option(FILE *to, const cli_option *p) {
+    if (p->to == &o.output || p->to == &o.force || p->to == &o.is_dry || p->to == &o.as_json)
+        return;
+    if (p->kind == CLI_FLAG && *(bool *)p->to)
+        fprintf(to, " %s", p->name);
+    else if (p->kind == CLI_INT && *(int64_t *)p->to)
+        fprintf(to, " %s %" PRId64, p->name, *(int64_t *)p->to);
+    else if (p->kind != CLI_FLAG && p->kind != CLI_INT && *(const char **)p->to)
+        fprintf(to, " %s %s", p->name, *(const char **)p->to);
+}
+
 /** Returns the command that makes the same table, whatever the order of its options was. */
 static char *command_text(unsigned ops) {
     char *text = nullptr;
@@ -105,13 +121,8 @@ static char *command_text(unsigned ops) {
     for (int i = 0; i < TUNE_OPS; i++)
         if (ops & 1U << i)
             fprintf(to, " %s", tune_op_names[i]);
-    for (const cli_option *p = options; p->name; p++) {
-        const bool is_part = p->to != &o.output && p->to != &o.force && p->kind != CLI_FLAG;
-        if (is_part && p->kind == CLI_INT && *(int64_t *)p->to)
-            fprintf(to, " %s %" PRId64, p->name, *(int64_t *)p->to);
-        else if (is_part && p->kind != CLI_INT && *(const char **)p->to)
-            fprintf(to, " %s %s", p->name, *(const char **)p->to);
-    }
+    for (const cli_option *p = options; p->name; p++)
+        put_option(to, p);
     if (fclose(to) != 0)
         cli_out_of_memory();
     return clean(text);

@@ -13,7 +13,7 @@ enum { TUNE_MAX_LIST = 64, TUNE_MAX_PROBLEMS = 4096, TUNE_MAX_KERNELS = 64 };
 typedef struct tune_options {
     const char *spec, *shapes, *model, *tokens, *seq, *dtype, *output, *clock;
     int64_t tp, rounds;
-    bool force, as_json, is_dry;
+    bool has_ranges, force, as_json, is_dry;
 } tune_options;
 
 // ---- problems (problems.c)
@@ -60,6 +60,7 @@ typedef struct tune_problems {
     int count, num_groups;
     int64_t tokens[TUNE_MAX_LIST], seq[TUNE_MAX_LIST];
     int num_tokens, num_seq;
+    bool has_ranges; // a line is also for fewer tokens, down to the next number that is measured
 } tune_problems;
 
 /** Adds a linear layer's products for each number of tokens, unless the layer is there already. */
@@ -72,6 +73,9 @@ qn_status tune_add_mla(tune_problems *p, int64_t heads);
 qn_status tune_add_rows(tune_problems *p, tune_op family, const char *name, int64_t dim);
 /** Adds quantisation of rows of activations. */
 qn_status tune_add_quantize(tune_problems *p, int64_t dim);
+/** Returns the least number of tokens that a problem's line is for; *name becomes the table's name
+ *  for that number. 0: the line is for the problem alone. */
+int64_t tune_least_tokens(const tune_problems *p, int problem, const char **name);
 /** Makes the problems that the options ask for of the ops (a bit each). */
 qn_status tune_problems_make(tune_problems *out, const tune_options *o, unsigned ops,
                              const cli_device *device);

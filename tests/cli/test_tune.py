@@ -66,6 +66,18 @@ def test_modelled_choice(modelled):
     assert used(table, "gemm", "--device", "sim:gfx942", "--n", 512, "--k", 896, "--m", 64) == "gemm.fp8_decode"
 
 
+def test_ranges(modelled, tmp_path):
+    """Tests that --ranges makes a line hold between the sizes that were measured, and that it is another command."""
+    table, text = tmp_path / "t", modelled[0].read_text()
+    table.write_text(text.replace(" --seq 1024", " --ranges --seq 1024").replace(" m=64 expected_m=0 -> ", " m=2..64 expected_m=0 -> "))
+    assert [p["chosen"] for p in tune(*MODELLED, "--ranges", "--output", table)] == [p["chosen"] for p in modelled[1]]
+    (line,) = lines_of(table)
+    assert "m=2..64" in line["problem"].split()
+    for m, kernel in [(1, "gemm.fp8_decode"), (2, line["kernel"]), (63, line["kernel"])]:
+        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 512, "--k", 1024, "--m", m) == kernel
+    refused("tune", *MODELLED, "--output", table, env=ENV, says=["its command is ", "--ranges"])
+
+
 def test_modelled_times_repeat(modelled, tmp_path):
     """Tests that a second table has the same figures, and that bench's for the chosen kernel is the table's."""
     table, problems = modelled
