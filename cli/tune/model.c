@@ -143,12 +143,21 @@ static qn_status add_block(const config *c, int64_t hidden, int64_t inner) {
                : QN_OK;
 }
 
+static bool has_experts(const config *c) {
+    return has(c, "num_local_experts") || has(c, "num_experts") || has(c, "n_routed_experts");
+}
+
+/** Returns whether some of a model's layers have a block without experts. */
+static bool has_dense(const config *c) {
+    return !has_experts(c) || json_array_size(json_object_get(c->json, "mlp_only_layers")) ||
+           json_integer_value(json_object_get(c->json, "first_k_dense_replace")) > 0;
+}
+
 /** Adds the dense blocks. Experts' grouped products are not tuned; what all tokens share is a block
  *  like others. */
 static qn_status add_blocks(const config *c, int64_t hidden) {
     int64_t inner, experts, shared;
-    const bool has_experts = has(c, "moe_intermediate_size");
-    if (has(c, "intermediate_size") || !has_experts) {
+    if (has_dense(c)) {
         CLI_TRY(read_size(c, "intermediate_size", 0, &inner));
         CLI_TRY(add_block(c, hidden, inner));
     }
@@ -156,7 +165,7 @@ static qn_status add_blocks(const config *c, int64_t hidden) {
         CLI_TRY(read_size(c, "shared_expert_intermediate_size", 0, &inner));
         return add_block(c, hidden, inner);
     }
-    if (!has_experts || !has(c, "n_shared_experts"))
+    if (!has_experts(c) || !has(c, "n_shared_experts"))
         return QN_OK;
     CLI_TRY(read_size(c, "moe_intermediate_size", 0, &experts));
     CLI_TRY(read_size(c, "n_shared_experts", 0, &shared));

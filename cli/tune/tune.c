@@ -110,6 +110,9 @@ static void put_option(FILE *to, const cli_option *p) {
         fprintf(to, " %s %s", p->name, *(const char **)p->to);
 }
 
+/** Variables on which the table depends as well. */
+static const char *const variables[] = {"QUERN_DISABLE", "QUERN_BATCH_INVARIANT", "QUERN_SIM"};
+
 /** Returns the command that makes the same table, whatever the order of its options was. */
 static char *command_text(unsigned ops) {
     char *text = nullptr;
@@ -117,6 +120,11 @@ static char *command_text(unsigned ops) {
     FILE *to = open_memstream(&text, &bytes);
     if (!to)
         cli_out_of_memory();
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *value = getenv(variables[i]);
+        if (value && *value)
+            fprintf(to, "%s=%s ", variables[i], value);
+    }
     fputs("quern tune", to);
     for (int i = 0; i < TUNE_OPS; i++)
         if (ops & 1U << i)
@@ -128,15 +136,15 @@ static char *command_text(unsigned ops) {
     return clean(text);
 }
 
-static qn_status identify(job *j, unsigned ops) {
+static qn_status identify(job *j) {
     enum { MAX_COMMAND = 1000 }; // a line of the table holds 1024 bytes
     const qn_device_info *info = &j->device.info;
-    j->file.command = command_text(ops);
     j->file.device = clean(cli_text("%s, %d compute units, %s, %s times", info->arch,
                                     info->num_compute_units, info->name, cli_times(info)));
     j->file.library = cli_text("quern %s", qn_version());
     if (strlen(j->file.command) > MAX_COMMAND)
-        return cli_fail(QN_E_INVALID, "the command has %zu bytes (accepted: up to %d)",
+        return cli_fail(QN_E_INVALID,
+                        "the command, with its variables, has %zu bytes (accepted: up to %d)",
                         strlen(j->file.command), MAX_COMMAND);
     return QN_OK;
 }
@@ -180,8 +188,11 @@ static qn_status measure(job *j) {
         for (int i = 0; i < r->num_kernels; i++)
             clean(r->kernels[i].refused);
         j->file.count++;
-        if (!o.is_dry)
-            st = write_file(j);
+        st = o.is_dry ? QN_OK : write_file(j);
+        if (st != QN_OK) {
+            j->file.count--;
+            st = cli_check_signals() == QN_OK ? st : end_early(j, st, problem);
+        }
     }
     cli_progress_end();
     return st;
@@ -316,9 +327,10 @@ static char *find_path(void) {
 }
 
 static qn_status tune(job *j, unsigned ops) {
+    j->file.command = command_text(ops); // before open_device changes the environment
     CLI_TRY(open_device(j));
     CLI_TRY(tune_problems_make(&j->problems, &o, ops, &j->device));
-    CLI_TRY(identify(j, ops));
+    CLI_TRY(identify(j));
     o.rounds = o.rounds ? o.rounds : 21;
     j->file.records = cli_alloc((size_t)j->problems.count * sizeof *j->file.records);
     if (!o.is_dry) {

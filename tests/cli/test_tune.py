@@ -265,6 +265,7 @@ def test_other_runs(tmp_path):
             says=[f"{table}:3: its command is 'quern tune gemm ", "--tokens 1 ", "this run's is", "--tokens 2 ", "--force"])
     for new, says in [
         (text.replace("# device: ", "# device: other "), [f"{table}:4: its device is 'other "]),
+        (text.replace("# command: ", "# command: QUERN_DISABLE=gemm.cpu "), [f"{table}:3: its command is 'QUERN_DISABLE=gemm.cpu quern"]),
         (text.replace("# library: quern ", "# library: quern 9."), [f"{table}:5: its library is 'quern 9."]),
         (text.replace("# is gemm", "# is gem"), [f"{table}:8: found '# is gem "]),
         (text.replace(" us +- ", " ms +- ", 1), [f"{table}:9: found '# gemm.", "which quern tune did not write"]),
@@ -331,7 +332,8 @@ def layers(tmp_path, config, *args):
 LLAMA = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 2,
          "vocab_size": 1000}
 FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
-DEEPSEEK = {"model_type": "deepseek_v3", "hidden_size": 512, "intermediate_size": 1024, "moe_intermediate_size": 128, "n_shared_experts": 1,
+DEEPSEEK = {"model_type": "deepseek_v3", "hidden_size": 512, "intermediate_size": 1024, "moe_intermediate_size": 128, "n_shared_experts": 1, "n_routed_experts": 8,
+            "first_k_dense_replace": 1,
             "num_attention_heads": 8, "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
             "qk_rope_head_dim": 16, "v_head_dim": 32, "vocab_size": 1000, **FP8}
 
@@ -355,8 +357,11 @@ def test_models(tmp_path):
     assert layers(tmp_path, DEEPSEEK | {"kv_lora_rank": 512, "qk_rope_head_dim": 64}, "mla", "--tp", 2) == [
         "b=8 heads=4 d=512+64 kv=16 page=64 bf16,bf16"]
     assert layers(tmp_path, DEEPSEEK | {"q_lora_rank": None}, "gemm")[:2] == ["n=80 k=512", "n=384 k=512"]
-    moe = LLAMA | {"model_type": "qwen2_moe", "moe_intermediate_size": 64, "shared_expert_intermediate_size": 320}
-    assert layers(tmp_path, moe, "gemm")[4:6] == ["n=640 k=512 bf16", "n=512 k=320 bf16"]
+    moe = LLAMA | {"model_type": "qwen2_moe", "num_experts": 8, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 320}
+    shared = ["n=640 k=512 bf16", "n=512 k=320 bf16"]
+    assert layers(tmp_path, moe, "gemm") == plain[:2] + shared + last
+    assert layers(tmp_path, moe | {"mlp_only_layers": [0]}, "gemm") == plain + shared + last
+    assert layers(tmp_path, LLAMA | {"model_type": "mixtral", "num_local_experts": 8}, "gemm") == plain[:2] + last
 
 
 @pytest.mark.parametrize("change, says", [
