@@ -5,6 +5,8 @@
     python bench/peer_gemm.py                            FP8 with block scales, DeepGEMM's dense shapes
     python bench/peer_gemm.py --kind bf16                bf16, shapes of a diffusion model and squares
     python bench/peer_gemm.py --kind flux                bf16, FLUX's linear layers with what follows each
+    python bench/peer_gemm.py --kind bf16 --layout nn,tn,tt     a and b stored otherwise than as [m, k] and [n, k]
+    python bench/peer_gemm.py --kind bf16 --heads 128 --layout nt,nn --shapes 4096x128x512      MLA's absorbed products
     python bench/peer_gemm.py --kind fp8 --shapes 64x2112x7168,4096x4096x7168
     python bench/peer_gemm.py --kernels gemm.fp8_wgmma_64x64,gemm.any      quern's kernels forced, one process each
     python bench/peer_gemm.py --json result.json         the figures for programs as well
@@ -12,7 +14,9 @@
 A shape is m x n x k, and what follows the product: +bias, +gelu (bias and GELU) or +gate (bias, gate and residual). Before
 each call the L2 cache is flushed; a call's time is that of its kernels in the profiler's trace, the median of the runs, as
 DeepGEMM's tests take it. A kernel that starts while the one before it still runs counts from that one's end; `span` is the
-time from the flush's end to the call's. FP8's sides: quern with scale_a as the copy engine takes it (m contiguous); quern with
+time from the flush's end to the call's. A layout's first letter is a's, n
+for [m, k] and t for [k, m]; its second one is b's, t for [n, k] and n for [k, n]. With --heads, a is [m, heads, k] and d
+[m, heads, n]: PyTorch's side is einsum. FP8's sides: quern with scale_a as the copy engine takes it (m contiguous); quern with
 scale_a by rows; the copy of scale_a from rows to columns alone; cuBLASLt with the same block scales; cuBLASLt with one scale;
 what follows is PyTorch's on both. bf16's: quern; PyTorch's linear and what follows step by step; the same by torch.compile
 (--compile); the linear layer alone. Needs torch.
@@ -52,12 +56,12 @@ class GemmArgs(ctypes.Structure):
 class Gemm:
     """The arguments of qn_gemm on torch tensors."""
 
-    def __init__(self, activation=0, **tensors):
-        self.activation, self.tensors = activation, tensors
+    def __init__(self, activation=0, expected_m=0, **tensors):
+        self.activation, self.expected_m, self.tensors = activation, expected_m, tensors
 
     def make(self, quern):
         pointers = {name: ctypes.pointer(quern.tensor(t)) for name, t in self.tensors.items()}
-        args = GemmArgs(struct_size=ctypes.sizeof(GemmArgs), activation=self.activation, **pointers)
+        args = GemmArgs(struct_size=ctypes.sizeof(GemmArgs), activation=self.activation, expected_m=self.expected_m, **pointers)
         args.keep = pointers
         return args
 
@@ -104,6 +108,19 @@ class End:
         return self.after(y + self.arguments["bias"]) if self.name else y
 
 
+def stored(x, is_across):
+    return x.mT.contiguous().mT if is_across else x
+
+
+def heads_sides(torch, quern, layout, heads, m, n, k):
+    a = torch.randn(m, heads, k, device="cuda").bfloat16()
+    b = stored((torch.randn(heads, n, k, device="cuda") / k ** 0.5).bfloat16(), layout[1] == "n")
+    d, count = torch.empty(m, heads, n, dtype=torch.bfloat16, device="cuda"), torch.full((heads,), m, dtype=torch.int32, device="cuda")
+    product = Gemm(d=d.transpose(0, 1), a=a.transpose(0, 1), b=b, group_layout=count, expected_m=m)
+    return d, torch.einsum("mhk,hnk->mhn", a.float(), b.float()), {
+        "quern": quern.prepare("qn_gemm_grouped_masked", product), "torch": lambda: torch.einsum("mhk,hnk->mhn", a, b)}
+
+
 def fp8_sides(torch, quern, end, m, n, k):
     x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
     a, scale_a = quantize(torch, x, 1)
@@ -122,8 +139,9 @@ def fp8_sides(torch, quern, end, m, n, k):
         "one scale": lambda: end.steps(torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16))}
 
 
-def bf16_sides(torch, quern, end, m, n, k):
-    a, b = torch.randn(m, k, device="cuda").bfloat16(), (torch.randn(n, k, device="cuda") / k ** 0.5).bfloat16()
+def bf16_sides(torch, quern, end, layout, m, n, k):
+    a = stored(torch.randn(m, k, device="cuda").bfloat16(), layout[0] == "t")
+    b = stored((torch.randn(n, k, device="cuda") / k ** 0.5).bfloat16(), layout[1] == "n")
     d, bias = torch.empty(m, n, dtype=torch.bfloat16, device="cuda"), end.arguments.get("bias")
 
     def linear(x, w):
@@ -172,9 +190,18 @@ def traced(torch, sides, runs):
             for what in range(2)]
 
 
-def measure(torch, quern, options, shape):
+def sides_of(torch, quern, options, shape, layout):
     m, n, k, end = shape
-    d, want, sides = (fp8_sides if options.kind == "fp8" else bf16_sides)(torch, quern, End(torch, end, m, n), m, n, k)
+    if options.kind == "fp8":
+        return fp8_sides(torch, quern, End(torch, end, m, n), m, n, k)
+    if options.heads > 1:
+        return heads_sides(torch, quern, layout, options.heads, m, n, k)
+    return bf16_sides(torch, quern, End(torch, end, m, n), layout, m, n, k)
+
+
+def measure(torch, quern, options, shape, layout):
+    m, n, k, end = shape
+    d, want, sides = sides_of(torch, quern, options, shape, layout)
     if not options.compile:
         sides.pop("compiled", None)
     refused = {}
@@ -189,8 +216,10 @@ def measure(torch, quern, options, shape):
     torch.cuda.synchronize()
     error = (d.float() - want).norm().item() / want.norm().item()
     us, span = traced(torch, sides, options.runs)
-    return {"m": m, "n": n, "k": k, "end": end, "kind": options.kind, "kernel": kernel, "error": error, "us": us, "span": span,
-            "tflops": {name: 2 * m * n * k / time / 1e6 for name, time in us.items() if name != "turn"}, "refused": refused}
+    work = 2 * options.heads * m * n * k
+    return {"m": m, "n": n, "k": k, "heads": options.heads, "layout": layout, "end": end, "kind": options.kind, "kernel": kernel,
+            "error": error, "us": us, "span": span, "refused": refused,
+            "tflops": {name: work / time / 1e6 for name, time in us.items() if name != "turn"}}
 
 
 def worker(options):
@@ -199,9 +228,10 @@ def worker(options):
     torch.backends.cuda.matmul.allow_tf32 = False
     quern = peer_common.Quern(torch, options.library, "cuda:0")
     rows = []
-    for shape in options.shapes:
-        rows.append(measure(torch, quern, options, shape))
-        torch.cuda.empty_cache()
+    for layout in options.layout:
+        for shape in options.shapes:
+            rows.append(measure(torch, quern, options, shape, layout))
+            torch.cuda.empty_cache()
     print(json.dumps({"versions": peer_common.versions_of(torch, torch.device("cuda:0")), "rows": rows}))
 
 
@@ -216,17 +246,30 @@ def shapes(text):
     return [shape(word) for word in text.split(",")]
 
 
+def layouts(text):
+    found = text.split(",")
+    if wrong := [word for word in found if word not in ("nt", "nn", "tn", "tt")]:
+        raise argparse.ArgumentTypeError(f"found {wrong[0]}, accepted: nt, nn, tn, tt")
+    return found
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", choices=("fp8", "bf16", "flux"), default="fp8")
     parser.add_argument("--shapes", type=shapes, help="m x n x k, perhaps +bias, +gelu or +gate; comma list")
     parser.add_argument("--compile", action="store_true", help="bf16, +gelu and +gate: also by torch.compile")
+    parser.add_argument("--layout", type=layouts, default=["nt"], help="nt, nn, tn, tt; comma list; FP8 takes nt")
+    parser.add_argument("--heads", type=int, default=1, help="bf16: products of so many heads, whose rows take turns in a and d")
     parser.add_argument("--kernels", help="comma list of quern's kernels, forced; default: quern's choice")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--library", help="libquern.so")
     parser.add_argument("--json", action="append", default=[], help="also write the figures to this file")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.kind == "fp8" and (options.layout != ["nt"] or options.heads != 1):
+        parser.error("--kind fp8: found --layout or --heads, accepted: nt and 1")
+    if options.heads > 1 and any(layout[0] == "t" for layout in options.layout):
+        parser.error("--heads: found a --layout with a as [k, m], accepted: nt, nn")
     options.shapes = options.shapes or SHAPES[options.kind]
     return options
 
@@ -235,7 +278,8 @@ def print_table(result):
     print(f"{result['versions'].get('device')}; torch {result['versions']['torch']}; us, medians, L2 flushed")
     for r in result["rows"]:
         times = "  ".join(f"{name} {time:.2f}" for name, time in r["us"].items())
-        print(f"{r['m']:5} {r['n']:6} {r['k']:6} {r['end']:4}  {times}  ({r['tflops']['quern']:.0f} TFLOP/s, error {r['error']:.1e}) {r['kernel']}"
+        heads = f"{r['heads']} x " if r["heads"] > 1 else ""
+        print(f"{r['layout']} {heads}{r['m']:5} {r['n']:6} {r['k']:6} {r['end']:4}  {times}  ({r['tflops']['quern']:.0f} TFLOP/s, error {r['error']:.1e}) {r['kernel']}"
               + "".join(f"\n  {name}: {why}" for name, why in r["refused"].items()), flush=True)
 
 

@@ -34,6 +34,14 @@ QD_INLINE void qd_tensor_load2(uint32_t to, uint64_t map, uint32_t bar, uint32_t
                  "l"(map), "r"(bar), "r"(x), "r"(y)
                  : "memory");
 }
+/** As qd_tensor_load2, of rank 3. */
+QD_INLINE void qd_tensor_load3(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y,
+                               uint32_t z) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
 /** As qd_tensor_load2, of rank 4. */
 QD_INLINE void qd_tensor_load4(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y,
                                uint32_t z, uint32_t w) {
@@ -76,6 +84,13 @@ QD_INLINE void qd_tensor_store2(uint64_t map, uint32_t from, uint32_t x, uint32_
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
                  "\n\tcp.async.bulk.commit_group;" ::"l"(map),
                  "r"(from), "r"(x), "r"(y)
+                 : "memory");
+}
+/** As qd_tensor_store2, of rank 3. */
+QD_INLINE void qd_tensor_store3(uint64_t map, uint32_t from, uint32_t x, uint32_t y, uint32_t z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+                 "\n\tcp.async.bulk.commit_group;" ::"l"(map),
+                 "r"(from), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 /** As qd_tensor_store2, of rank 4. */

@@ -60,6 +60,13 @@ QD_INLINE uint64_t qd_wgmma_tile_across(uint32_t at, uint32_t box) {
     return (uint64_t)(at >> 4) | (uint64_t)(box >> 4) << 16 | eight_rows << 32 | swizzle_128 << 62;
 }
 
+/** As qd_wgmma_tile_across, of one box of 32 columns with the 64-byte swizzle; 16 rows of k further
+ *  is 1024 / 16 more. */
+QD_INLINE uint64_t qd_wgmma_tile_across_32(uint32_t at) {
+    constexpr uint64_t eight_rows = 512 / 16, swizzle_64 = 2;
+    return (uint64_t)(at >> 4) | 1ull << 16 | eight_rows << 32 | swizzle_64 << 62;
+}
+
 // A thread's N / 2 sums are so many operands of one statement: their names, and the C operands.
 #define QD_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define QD_NAMES_32 QD_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"

@@ -10,7 +10,10 @@
 
 enum {
     QNI_GEMM_GROUP = 128, // columns of d that share an element of scale_d
-    QNI_GEMM_WIDENS = 1,  // a kernel's flag: of FP8 a workgroup computes a whole group
+    // A kernel's flags.
+    QNI_GEMM_WIDENS = 1,   // of FP8 a workgroup computes a whole group
+    QNI_GEMM_A_ACROSS = 2, // Hopper: m, not k, is contiguous in a
+    QNI_GEMM_B_ACROSS = 4, // Hopper: n, not k, is contiguous in b
 };
 
 /** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides are in

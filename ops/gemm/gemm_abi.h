@@ -62,15 +62,19 @@ typedef struct qk_gemm_full_args {
 } qk_gemm_full_args;
 
 /** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 2: the rows of
- *  all of a matrix's groups lie one below the other. */
+ *  all of a matrix's groups lie one below the other; but QK_FORM 3 has the groups of a, b and d in
+ *  a third dimension. */
 typedef struct qk_gemm_wgmma_args {
-    qk_tensor_map a, b;    // boxes: 128 bytes of k by the tile's rows, by its columns
+    // Boxes: 128 bytes of k by the tile's rows, by its columns; across, 64 of these, or 32 columns
+    // of a tile that has no more, by 64 of k.
+    qk_tensor_map a, b;
     qk_tensor_map d;       // 64 rows by 64 columns, or by the tile's if it has fewer
     qk_tensor_map scale_a; // [groups][ceil(k/128), m]: the tile's rows of one K-block
     qk_gemm_args g;
-    uint32_t slab_a, slab_b, slab_d, slab_scales; // rows of the maps from one group to the next
-    uint32_t blocks;                              // of k
-    uint32_t band;                                // rows of tiles that are walked column by column
+    // Rows of the maps from one group to the next; 0 where a third dimension counts groups.
+    uint32_t slab_a, slab_b, slab_d, slab_scales;
+    uint32_t blocks;    // of k
+    uint32_t band;      // rows of tiles that are walked column by column
     uint8_t has_map_d;  // boxes are stored, and epilogues act in registers; else lanes do both
     uint8_t has_steps;  // c or an epilogue
     uint8_t has_scales; // the copy engine takes scales, a's by the map and b's in runs; else lanes

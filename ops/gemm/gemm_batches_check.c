@@ -70,12 +70,13 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
     return st;
 }
 
-/** Tries numbers of rows that take different kernels and tiles. */
+/** Tries numbers of rows that take different kernels and tiles. Of a transposed a, Hopper's copy
+ *  engine takes all of them. */
 static qn_status try_dense(qni_trial_run *run, const form *f) {
     static const qni_gemm_spec specs[] = {{.m = 1, .dtype_d = QNI_F32},
                                           {.m = 32, .dtype_d = QNI_F32},
                                           {.m = 200, .dtype_d = QNI_F32},
-                                          {.m = 300, .dtype_d = QNI_F32}};
+                                          {.m = 304, .dtype_d = QNI_F32}};
     return add_batches(run, f, specs, sizeof specs / sizeof *specs);
 }
 
@@ -121,6 +122,9 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         {QNI_BF16, .a_transposed = true, .b_transposed = true},
         {QNI_E4M3FN, .k = WIDE_K},
         {QNI_BF16, .k = WIDE_K},
+        {QNI_BF16, .b_transposed = true, .n = WIDE_N, .k = WIDE_K},
+        {QNI_BF16, .a_transposed = true, .k = WIDE_K},
+        {QNI_BF16, .a_transposed = true, .b_transposed = true, .n = WIDE_N, .k = WIDE_K},
     };
     const size_t count = qni_trial_is_quick(run) ? 2 : sizeof forms / sizeof *forms;
     const qn_status st = QN_OK;
@@ -128,7 +132,7 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         QN_TRY(try_dense(run, &forms[i]));
         if (forms[i].has_epilogue)
             QN_TRY(try_epilogues(run, &forms[i]));
-        if (i < 2 || forms[i].k == WIDE_K)
+        if (i < 2 || (forms[i].k == WIDE_K && !forms[i].a_transposed))
             QN_TRY(try_groups(run, &forms[i]));
     }
     return st;

@@ -42,17 +42,20 @@ typedef struct form {
     int rank;
     int64_t groups, rows, columns;
     qni_dtype dtype;
-    bool transposed, strided;
+    bool transposed, strided, takes_turns;
 } form;
 
 static qn_status matrix_create(qni_gemm_matrix *x, const qn_stream *stream, form f) {
     const int64_t inner = f.transposed ? f.rows : f.columns,
                   outer = f.transposed ? f.columns : f.rows;
-    const int64_t line = inner + (f.strided ? 5 : 0), slab = line * outer + (f.strided ? 3 : 0);
+    const int64_t width = inner + (f.strided ? 5 : 0), turns = f.takes_turns ? f.groups : 1;
+    const int64_t line = width * turns, slab = line * outer + (f.strided ? 3 : 0);
     memcpy(x->shape, (int64_t[]){f.groups, f.rows, f.columns}, sizeof x->shape);
-    memcpy(x->strides, (int64_t[]){slab, f.transposed ? 1 : line, f.transposed ? line : 1},
-           sizeof x->strides);
-    QN_TRY(qni_area_create(&x->area, f.name, stream->device, f.dtype, slab * f.groups,
+    memcpy(
+        x->strides,
+        (int64_t[]){f.takes_turns ? width : slab, f.transposed ? 1 : line, f.transposed ? line : 1},
+        sizeof x->strides);
+    QN_TRY(qni_area_create(&x->area, f.name, stream->device, f.dtype, slab * f.groups / turns,
                            f.strided ? 3 : 0));
     x->t = (DLTensor){.data = x->area.device,
                       .device = stream->device->id,
@@ -248,14 +251,15 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     const int rank = is_masked ? 3 : 2, rank_b = is_dense ? 2 : 3;
     const int64_t slabs = is_masked ? s->groups : 1, kb = qni_pieces(s->k, 128),
                   nb = qni_pieces(s->n, 128), columns = d_columns(s);
-    const bool gaps = s->is_strided;
-    QN_TRY(matrix_create(&c->a, stream,
-                         (form){"a", rank, slabs, s->m, s->k, s->dtype_a, s->a_transposed, gaps}));
+    const bool gaps = s->is_strided, turns = s->takes_turns;
+    QN_TRY(matrix_create(
+        &c->a, stream,
+        (form){"a", rank, slabs, s->m, s->k, s->dtype_a, s->a_transposed, gaps, turns}));
     QN_TRY(matrix_create(
         &c->b, stream,
-        (form){"b", rank_b, s->groups, s->n, s->k, s->dtype_b, s->b_transposed, gaps}));
+        (form){"b", rank_b, s->groups, s->n, s->k, s->dtype_b, s->b_transposed, gaps, turns}));
     QN_TRY(matrix_create(&c->d, stream,
-                         (form){"d", rank, slabs, s->m, columns, s->dtype_d, false, gaps}));
+                         (form){"d", rank, slabs, s->m, columns, s->dtype_d, false, gaps, turns}));
     QN_TRY(matrix_create(&c->c, stream, (form){"c", 2, 1, s->m, columns, s->dtype_d, false, gaps}));
     QN_TRY(matrix_create(
         &c->scale_a, stream,
@@ -434,11 +438,12 @@ static void describe(qni_gemm_case *c) {
     if (s->gate_batches)
         snprintf(gate, sizeof gate, " gate=%ld", (long)s->gate_batches);
     snprintf(c->text, sizeof c->text,
-             "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s%s%s%s%s%s",
+             "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s%s%s%s%s%s%s",
              groupings[s->grouping], groups, (long)s->m, (long)s->n, (long)s->k,
              qni_dtype_name(s->dtype_a), qni_dtype_name(s->dtype_b), qni_dtype_name(s->dtype_d),
              s->a_transposed ? 'T' : 'N', s->b_transposed ? 'N' : 'T',
              s->is_packed ? " packed" : "", s->is_strided ? " strided" : "",
+             s->takes_turns ? " in turns" : "",
              s->c_is_d   ? " +=d"
              : s->adds_c ? " +c"
                          : "",

@@ -48,6 +48,7 @@ typedef struct qni_gemm_spec {
     bool has_given_scale;   // d of FP8: of all its elements; else its groups' scales are computed
     bool is_strided;        // gaps between rows, an odd offset, scale_a by columns
     bool has_scale_columns; // scale_a by columns, without gaps: as Hopper's copy engine takes it
+    bool takes_turns; // groups of a, b and d lie side by side: first lines of all, second ones, ...
     int32_t m_alignment;
     int64_t expected_m; // masked; 0: m
     bool has_no_answer; // the result is not compared: the case only runs

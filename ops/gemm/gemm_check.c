@@ -20,6 +20,11 @@
 #define GELU .has_bias = true, .activation = QN_GEMM_GELU_TANH
 #define SILU .activation = QN_GEMM_SILU_AND_MUL // Llama's and experts' first product
 #define GATE(BATCHES) .gate_batches = BATCHES, .adds_c = true
+// Layouts as BLAS names them.
+#define NN .b_transposed = true
+#define TT .a_transposed = true
+#define TN TT, NN
+#define TURNS .takes_turns = true
 #define GROUPED(FORM, GROUPS, M, N, K, A, B, ...)                                                  \
     GROUPED_D(FORM, GROUPS, M, N, K, A, B, BF, __VA_ARGS__)
 #define GROUPED_D(FORM, GROUPS, M, N, K, A, B, D, ...)                                             \
@@ -161,6 +166,21 @@ static const qni_gemm_spec full_specs[] = {
     GROUPED(ENDS, 7, 0, 136, 136, BF, BF, .m_alignment = 16, .zero_padding = true), GROUPED(ENDS, 67, 0, 8, 144, FN, FN, .rows = QNI_ROWS_FEW, .m_alignment = 4),
     GROUPED(MASKED, 5, 140, 136, 272, FN, FN), GROUPED(MASKED, 5, 140, 136, 512, FN, FN, .has_scale_columns = true),
     GROUPED(MASKED, 5, 140, 136, 136, BF, BF), GROUPED(MASKED, 67, 4, 8, 144, FN, FN, .rows = QNI_ROWS_FEW), GROUPED(MASKED, 3, 330, 72, 144, FN, FN, .rows = QNI_ROWS_FULL),
+    // bf16 in other layouts there: tiles and parts of them, whole and broken K-blocks.
+    DENSE(300, 200, 200, BF, BF, BF, NN), DENSE(304, 200, 200, BF, BF, BF, TN), DENSE(304, 264, 136, BF, BF, BF, TT), DENSE(1, 520, 328, BF, BF, BF, NN),
+    DENSE(8, 40, 72, BF, BF, F32, TN), DENSE(68, 75, 136, BF, BF, BF, .a_transposed = true), DENSE(72, 136, 8, BF, BF, BF, TN), DENSE(268, 136, 320, BF, BF, F32, NN, .adds_c = true),
+    DENSE(272, 520, 136, BF, BF, BF, TN, .adds_c = true), DENSE(72, 264, 520, BF, BF, F32, TT), DENSE(72, 136, 136, BF, BF, F32, TN, .fill = QNI_FILL_POWERS),
+    DENSE(72, 136, 136, BF, BF, BF, NN, .fill = QNI_FILL_NAN), DENSE(72, 136, 136, BF, BF, BF, TT, .fill = QNI_FILL_NAN), DENSE(72, 72, 136, BF, BF, F32, TN, .fill = QNI_FILL_TINY),
+    DENSE(296, 200, 72, BF, BF, BF, NN, GELU, GATE(1)), DENSE(256, 136, 72, BF, BF, BF, TN, BIAS, .gate_batches = 4, .c_is_d = true, .has_f32_vectors = true), DENSE(136, 264, 72, BF, BF, F32, TT, GELU),
+    GROUPED(INDEX, 7, 0, 136, 136, BF, BF, NN), GROUPED(INDEX, 7, 0, 136, 72, BF, BF, TN), GROUPED(ENDS, 7, 0, 136, 136, BF, BF, NN, .m_alignment = 16, .zero_padding = true),
+    GROUPED(ENDS, 7, 0, 264, 200, BF, BF, TT, .m_alignment = 16), GROUPED(MASKED, 5, 140, 136, 136, BF, BF, NN), GROUPED(MASKED, 5, 144, 136, 72, BF, BF, TN),
+    GROUPED(MASKED, 5, 144, 136, 136, BF, BF, TT, .fill = QNI_FILL_NAN), GROUPED(MASKED, 67, 4, 8, 144, BF, BF, NN, .rows = QNI_ROWS_FEW),
+    // Groups whose lines take turns, as the heads of MLA's absorbed products; a NaN in one of them
+    // must not reach its neighbours' edges.
+    GROUPED(MASKED, 5, 140, 136, 136, BF, BF, TURNS), GROUPED(MASKED, 5, 140, 264, 72, BF, BF, TURNS, .rows = QNI_ROWS_FULL), GROUPED(MASKED, 3, 200, 520, 200, BF, BF, TURNS, NN, .rows = QNI_ROWS_FULL),
+    GROUPED(MASKED, 5, 144, 136, 136, BF, BF, TURNS, TN), GROUPED(MASKED, 5, 140, 72, 72, BF, BF, TURNS, .fill = QNI_FILL_NAN), GROUPED(MASKED, 5, 140, 72, 72, BF, BF, TURNS, NN, .fill = QNI_FILL_NAN, .rows = QNI_ROWS_FULL),
+    GROUPED(MASKED, 67, 4, 8, 144, BF, BF, TURNS, .rows = QNI_ROWS_FEW), GROUPED(INDEX, 7, 0, 136, 136, BF, BF, TURNS),
+    GROUPED(MASKED, 5, 140, 136, 272, FN, FN, TURNS), GROUPED(MASKED, 3, 330, 72, 512, FN, FN, TURNS, .has_scale_columns = true, .rows = QNI_ROWS_FULL), GROUPED(ENDS, 7, 0, 136, 272, FN, FN, TURNS, .m_alignment = 16),
     // Places far along each dimension: the ninth block of n, rows past 1024, more than 32 K-blocks,
     // more groups than lanes.
     DENSE(2, 1100, 140, FN, FN, BF), DENSE(2, 1100, 140, FN, FN, BF, .is_packed = true, .adds_c = true),

@@ -45,7 +45,7 @@ static inline qni_gemm_spec small_spec(qn_gemm_grouping grouping) {
                            .k = 130, QNI_E4M3FN,  QNI_E4M3FN, .dtype_d = QNI_BF16};
 }
 
-enum { MAX_KERNELS = 32 }; // of an op
+enum { MAX_KERNELS = 64 }; // of an op
 
 /** How often each of the op's kernels ran. */
 typedef struct tally {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bf16 gemm by Hopper's tensor cores: persistent workgroups, weights as checkpoints hold them.
 //
-// Needs     sm_90a; k contiguous in a and in b
+// Needs     sm_90a; k contiguous in a and in b, or with QK_A_ACROSS m in a, with QK_B_ACROSS n in b
 // Tile      QK_BM x QK_BN x 64; QK_TEAMS teams multiply, each 64 rows
 // Launch    (QK_TEAMS + 1) * 128 threads, at most as many workgroups as multiprocessors; each walks
 //           tiles
@@ -19,16 +19,31 @@ enum { SCALE_A_BYTES = 0, SCALE_B_BYTES = 0, BLOCK_K = 64 };
 #include "gemm_wgmma_store_gpu.h"
 
 #define KIND "m64n" QD_TEXT(QK_BN) "k16.f32.bf16.bf16"
-#define LAST "1, 1, 0, 0"
+#define LAST "1, 1, " QD_TEXT(QK_A_ACROSS) ", " QD_TEXT(QK_B_ACROSS)
+
+// Sixteen k further, in descriptors.
+enum {
+    B_ROW_BYTES = BN < 64 ? BN * 2 : K_BYTES, // across
+    STEP_A = QK_A_ACROSS ? K_BYTES : 2,
+    STEP_B = QK_B_ACROSS ? B_ROW_BYTES : 2,
+};
+
+/** The descriptor of an operand's tile of `rows` rows, and a K-block. */
+QD_INLINE uint64_t tile_of(bool is_across, uint32_t at, uint32_t rows) {
+    if (!is_across)
+        return qd_wgmma_tile(at);
+    return rows < 64 ? qd_wgmma_tile_across_32(at) : qd_wgmma_tile_across(at, 64 * K_BYTES);
+}
 
 QD_INLINE void start(uint32_t base, uint32_t stage, uint32_t team, float sum[SUMS]) {
-    const uint64_t a = qd_wgmma_tile(base + A_AT + team * 64 * K_BYTES) + stage * (A_BYTES / 16);
-    const uint64_t b = qd_wgmma_tile(base + B_AT) + stage * (B_BYTES / 16);
+    const uint64_t a =
+        tile_of(QK_A_ACROSS, base + A_AT + team * 64 * K_BYTES, 64) + stage * (A_BYTES / 16);
+    const uint64_t b = tile_of(QK_B_ACROSS, base + B_AT, BN) + stage * (B_BYTES / 16);
     qd_wgmma_begin();
     QD_WGMMA(KIND, LAST, SUMS, 1, sum, a, b);
-    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 2, b + 2);
-    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 4, b + 4);
-    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 6, b + 6);
+    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + STEP_A, b + STEP_B);
+    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 2 * STEP_A, b + 2 * STEP_B);
+    QD_WGMMA(KIND, LAST, SUMS, 1, sum, a + 3 * STEP_A, b + 3 * STEP_B);
     qd_wgmma_commit();
 }
 

@@ -3,10 +3,19 @@
 // takes, its tensor maps, what it costs.
 #include "../gemm_launch.h"
 
-constexpr uint32_t K_BYTES = 128, D_ROWS = 64, D_COLUMNS = 64; // of boxes, as gemm_abi.h has them
+constexpr uint32_t K_BYTES = 128, LINES = 64, // of boxes, as gemm_abi.h has them
+    D_ROWS = 64, D_COLUMNS = 64;
+
+/** A tile's images, by their QK_FORM; some tiles lack some. */
+enum { GROUPED, PLAIN, STEPS, SLABS };
+
+static bool has_image(const qni_config *config, int form) {
+    return config->kernel[form].image;
+}
 
 // ---- tensor maps, of rank 2: the rows of all groups below each other. With a third dimension for
-// groups the copy engine is slower.
+// groups the copy engine is slower; it is for groups that do not lie so, and for operands of groups
+// in which k is not contiguous: below a group's last k zeros must follow.
 
 /** A matrix of each group, or one in all: what a map of rows needs. */
 typedef struct rows_of {
@@ -30,14 +39,14 @@ static int64_t count_rows(rows_of rows) {
 }
 
 static qni_tensor_map map_rows(const char *name, const void *data, qni_dtype dtype, int64_t columns,
-                               rows_of rows) {
+                               rows_of rows, bool has_slabs) {
     const bool is_one_each = rows.count == 1 && rows.groups > 1;
-    return (qni_tensor_map){.name = name,
-                            .data = data,
-                            .dtype = dtype,
-                            .rank = 2,
-                            .size = {columns, count_rows(rows)},
-                            .stride = {1, is_one_each ? rows.group_stride : rows.stride}};
+    qni_tensor_map map = {.name = name, .data = data, .dtype = dtype, .rank = has_slabs ? 3 : 2};
+    map.size[0] = columns, map.stride[0] = 1;
+    map.size[1] = has_slabs ? rows.count : count_rows(rows);
+    map.stride[1] = is_one_each && !has_slabs ? rows.group_stride : rows.stride;
+    map.size[2] = rows.groups, map.stride[2] = rows.group_stride, map.box[2] = 1;
+    return map;
 }
 
 static int64_t slabs_of(const qni_gemm_problem *p) {
@@ -56,24 +65,55 @@ static rows_of rows_of_scale_a(const qni_gemm_problem *p) {
     return (rows_of){qni_pieces(p->k, 128), p->scale_a_kb, slabs_of(p), p->scale_a_group};
 }
 
+static bool lies_in_rows(rows_of rows) {
+    return slab_of(rows) >= 0 && count_rows(rows) <= INT32_MAX;
+}
+
+/** Returns whether the product's maps have a third dimension, for groups. */
+static bool has_slabs(const qni_gemm_problem *p, const qni_config *config) {
+    const bool is_needed = p->grouping != QN_GEMM_DENSE &&
+                           (!has_image(config, GROUPED) || !lies_in_rows(rows_of_a(p)) ||
+                            !lies_in_rows(rows_of_b(p)) || !lies_in_rows(rows_of_d(p)));
+    return is_needed && has_image(config, SLABS);
+}
+
 /** An operand's map: boxes of 128 bytes of k. */
 static qni_tensor_map map_operand(const char *name, const void *data, qni_dtype dtype, int64_t k,
-                                  rows_of rows, uint32_t box_rows) {
-    qni_tensor_map map = map_rows(name, data, dtype, k, rows);
+                                  rows_of rows, uint32_t box_rows, bool has_slabs) {
+    qni_tensor_map map = map_rows(name, data, dtype, k, rows, has_slabs);
     map.box[0] = K_BYTES / (uint32_t)qni_dtype_bytes(dtype);
     map.box[1] = box_rows;
     map.swizzle_bytes = K_BYTES;
     return map;
 }
+
+/** The map of an operand whose rows are contiguous, and k is not: boxes of its rows by 64 of k. */
+static qni_tensor_map map_across(const char *name, const void *data, int64_t k, int64_t k_stride,
+                                 rows_of rows, uint32_t tile_rows, bool has_slabs) {
+    const int64_t columns = rows.count;
+    rows.count = k, rows.stride = k_stride;
+    qni_tensor_map map = map_rows(name, data, QNI_BF16, columns, rows, has_slabs);
+    map.box[0] = tile_rows < LINES ? tile_rows : LINES;
+    map.box[1] = LINES;
+    map.swizzle_bytes = map.box[0] * (uint32_t)qni_dtype_bytes(QNI_BF16);
+    return map;
+}
+
 static qni_tensor_map map_a(const qni_gemm_problem *p, const qni_config *config) {
-    return map_operand("a", p->a, p->dtype_a, p->k, rows_of_a(p), config->rows);
+    const bool slabs = has_slabs(p, config);
+    if (config->flags & QNI_GEMM_A_ACROSS)
+        return map_across("a", p->a, p->k, p->a_k, rows_of_a(p), config->rows, slabs);
+    return map_operand("a", p->a, p->dtype_a, p->k, rows_of_a(p), config->rows, slabs);
 }
 static qni_tensor_map map_b(const qni_gemm_problem *p, const qni_config *config) {
-    return map_operand("b", p->b, p->dtype_b, p->k, rows_of_b(p), config->columns);
+    const bool slabs = has_slabs(p, config);
+    if (config->flags & QNI_GEMM_B_ACROSS)
+        return map_across("b", p->b, p->k, p->b_k, rows_of_b(p), config->columns, slabs);
+    return map_operand("b", p->b, p->dtype_b, p->k, rows_of_b(p), config->columns, slabs);
 }
 
 static qni_tensor_map map_d(const qni_gemm_problem *p, const qni_config *config) {
-    qni_tensor_map map = map_rows("d", p->d, p->dtype_d, p->n, rows_of_d(p));
+    qni_tensor_map map = map_rows("d", p->d, p->dtype_d, p->n, rows_of_d(p), has_slabs(p, config));
     map.box[0] = config->columns < D_COLUMNS ? config->columns : D_COLUMNS;
     map.box[1] = D_ROWS;
     map.swizzle_bytes = map.box[0] == D_COLUMNS ? 128 : 0;
@@ -81,15 +121,16 @@ static qni_tensor_map map_d(const qni_gemm_problem *p, const qni_config *config)
 }
 
 static qni_tensor_map map_scale_a(const qni_gemm_problem *p, const qni_config *config) {
-    qni_tensor_map map = map_rows("scale_a", p->scale_a, QNI_F32, p->m, rows_of_scale_a(p));
+    qni_tensor_map map = map_rows("scale_a", p->scale_a, QNI_F32, p->m, rows_of_scale_a(p), false);
     map.box[0] = config->rows;
     map.box[1] = 1;
     return map;
 }
 
-/** Returns whether the map's groups lie whole rows apart, and its rows are few enough. */
+/** Returns whether the map's groups lie whole rows apart unless they have a dimension, and its rows
+ *  are few enough. */
 static bool fits_map(const qni_tensor_map *map, rows_of rows, qni_reason *why) {
-    if (slab_of(rows) < 0)
+    if (map->rank == 2 && slab_of(rows) < 0)
         return qni_no(why, "groups of %s are %ld elements apart, no multiple of its rows' %ld",
                       map->name, (long)rows.group_stride, (long)rows.stride);
     if (map->size[1] > INT32_MAX)
@@ -103,12 +144,6 @@ static bool fits_map(const qni_tensor_map *map, rows_of rows, qni_reason *why) {
 /** Returns whether more than rounding comes between product and d. */
 static bool has_more(const qni_gemm_problem *p) {
     return p->c || qni_gemm_has_epilogue(p);
-}
-
-/** Returns whether the tile has the image that knows epilogues and adds c in registers. One without
- *  registers to spare has not. */
-static bool has_steps(const qni_config *config) {
-    return config->kernel[2].image;
 }
 
 /** Returns whether pairs of columns of the vector, from even ones on, can be loaded at once. */
@@ -130,7 +165,7 @@ static bool fits_registers(const qni_gemm_problem *p) {
 static bool has_map_d(const qni_gemm_problem *p, const qni_config *config) {
     const qni_tensor_map map = map_d(p, config);
     return p->dtype_d == QNI_BF16 && p->n % 8 == 0 &&
-           (!has_more(p) || (has_steps(config) && fits_registers(p))) &&
+           (!has_more(p) || (has_image(config, STEPS) && fits_registers(p))) &&
            fits_map(&map, rows_of_d(p), nullptr);
 }
 
@@ -144,13 +179,16 @@ static bool has_scale_copies(const qni_gemm_problem *p, const qni_config *config
            (uintptr_t)p->scale_b % 16 == 0 && has_whole_rows;
 }
 
-/** Returns which of the tile's images takes the product: their QK_FORM. */
+/** Returns which of the tile's images takes the product. A tile without registers to spare lacks
+ *  the one that knows epilogues and adds c in registers. */
 static int image_of(const qni_gemm_problem *p, const qni_config *config) {
+    if (has_slabs(p, config))
+        return SLABS;
     if (p->grouping != QN_GEMM_DENSE)
-        return 0;
-    if (!has_more(p) && has_map_d(p, config))
-        return 1;
-    return has_steps(config) ? 2 : 0;
+        return GROUPED;
+    if (!has_more(p) && has_map_d(p, config) && has_image(config, PLAIN))
+        return PLAIN;
+    return has_image(config, STEPS) ? STEPS : GROUPED;
 }
 
 static qn_status encode_maps(const qn_device *device, const qni_gemm_problem *p,
@@ -170,11 +208,12 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
     constexpr uint32_t band_rows = 16 * 128; // of a, which L2 keeps while b's columns pass
     const int64_t tiles = qni_gemm_count_tiles(p, config->rows, config->columns);
     const int64_t most = stream->device->info.num_compute_units;
+    const bool slabs = has_slabs(p, config);
     qk_gemm_wgmma_args args = {
         .g = qni_gemm_kernel_args(p, config->rows, config->columns),
-        .slab_a = (uint32_t)slab_of(rows_of_a(p)),
-        .slab_b = (uint32_t)slab_of(rows_of_b(p)),
-        .slab_d = (uint32_t)slab_of(rows_of_d(p)),
+        .slab_a = slabs ? 0 : (uint32_t)slab_of(rows_of_a(p)),
+        .slab_b = slabs ? 0 : (uint32_t)slab_of(rows_of_b(p)),
+        .slab_d = slabs ? 0 : (uint32_t)slab_of(rows_of_d(p)),
         .slab_scales = (uint32_t)slab_of(rows_of_scale_a(p)),
         .blocks = (uint32_t)qni_pieces(p->k * qni_dtype_bytes(p->dtype_a), K_BYTES),
         .band = band_rows / config->rows,
@@ -190,18 +229,28 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
 
 // ---- what they take
 
+/** Returns whether what the tile's images want contiguous in an operand is so: k, or across its
+ *  other dimension, `across`. */
+static bool is_contiguous(const char *name, const char *across, bool is_across, int64_t k_stride,
+                          qni_reason *why) {
+    if ((k_stride != 1) == is_across)
+        return true;
+    return qni_no(why, "%s is not contiguous in %s", is_across ? across : "k", name);
+}
+
 static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     const qni_config *config = &variant->config;
     const qni_tensor_map a = map_a(p, config), b = map_b(p, config);
     if (qni_gemm_needs_full(p))
         return qni_no(why, "takes no SiLU-and-multiply, no bias or activation of groups, and d of "
                            "bf16 or f32");
-    if (qni_gemm_has_epilogue(p) && !has_steps(config))
+    if (qni_gemm_has_epilogue(p) && !has_image(config, STEPS))
         return qni_no(why, "takes no bias, activation or gate");
     if (p->is_packed)
         return qni_no(why, "b is packed, takes weights as they were");
-    if (p->a_k != 1 || p->b_k != 1)
-        return qni_no(why, "k is not contiguous in %s", p->a_k != 1 ? "a" : "b");
+    if (!is_contiguous("a", "m", config->flags & QNI_GEMM_A_ACROSS, p->a_k, why) ||
+        !is_contiguous("b", "n", config->flags & QNI_GEMM_B_ACROSS, p->b_k, why))
+        return false;
     if (p->grouping == QN_GEMM_GROUPED_INDEX && 128 % config->rows != 0)
         return qni_no(why, "groups begin at multiples of 128 rows, the tile has %u", config->rows);
     return fits_map(&a, rows_of_a(p), why) && fits_map(&b, rows_of_b(p), why) &&

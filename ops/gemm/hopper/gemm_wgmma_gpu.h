@@ -9,6 +9,9 @@
 //   0 (or undefined)  epilogues
 //   1                 groups, epilogues, and d that the copy engine does not store
 //   2                 groups
+//   3                 epilogues; maps have a third dimension, so that groups may lie anywhere
+// QK_A_ACROSS, QK_B_ACROSS: the operand's rows, not k, are contiguous (16-bit kinds alone). Its
+// tile comes in boxes of 64 of its rows by the stage's k.
 #ifndef QK_GEMM_WGMMA_GPU_H
 #define QK_GEMM_WGMMA_GPU_H
 
@@ -19,7 +22,18 @@
 #if !defined(QK_FORM)
 #define QK_FORM 0
 #endif
-enum { IS_DENSE = QK_FORM > 0, HAS_STEPS = QK_FORM == 2, HAS_LANES = QK_FORM != 1 };
+enum {
+    IS_DENSE = QK_FORM == 1 || QK_FORM == 2,
+    HAS_STEPS = QK_FORM == 2,
+    HAS_LANES = QK_FORM != 1,
+    HAS_SLABS = QK_FORM == 3,
+};
+#if !defined(QK_A_ACROSS)
+#define QK_A_ACROSS 0
+#endif
+#if !defined(QK_B_ACROSS)
+#define QK_B_ACROSS 0
+#endif
 
 #if QK_BN == 32
 #define SUMS 16 // a thread's of a chunk
@@ -174,7 +188,7 @@ QD_INLINE uint32_t slab_of(const qk_gemm_args *g, const place *at) {
 
 /** Returns whether a box of 64 rows has only rows of the tile's group, or rows past the map's. */
 QD_INLINE bool is_whole(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row) {
-    if (g->grouping == QK_GROUPED_MASKED)
+    if (g->grouping == QK_GROUPED_MASKED && !HAS_SLABS)
         return row + 64 <= tile->end; // the next slab's rows follow
     const uint32_t last = qd_min(row + 64, g->m) - 1;
     if (g->grouping != QK_GROUPED_INDEX)
@@ -264,6 +278,16 @@ QD_INLINE target next_target(const qk_gemm_wgmma_args *p, uint32_t base, const q
                     qd_wave_uniform(v.w)};
 }
 
+/** Returns the slab of d's map in which a target lies, at whose place the ring is. All lanes take
+ *  part. */
+QD_INLINE uint32_t slab_of_target(const qk_gemm_args *g, uint32_t base, const qd_ring *r,
+                                  const target *to) {
+    if (!HAS_SLABS)
+        return 0;
+    const place at = place_of(g, base, r, to);
+    return slab_of(g, &at);
+}
+
 /** Says that this wave needs the place no more, and goes to the next one. */
 QD_INLINE void leave_place(uint32_t base, qd_ring *r) {
     if (IS_DENSE)
@@ -289,6 +313,25 @@ QD_INLINE const float *scales_b(const qk_gemm_args *g, const place *at) {
     return g->scale_b + at->tile.group * g->scale_b_group + at->n / 128 * g->scale_b_nb;
 }
 
+QD_INLINE void load_box(uint32_t to, uint64_t map, uint32_t full, uint32_t x, uint32_t y,
+                        uint32_t slab) {
+    if (HAS_SLABS)
+        qd_tensor_load3(to, map, full, x, y, slab);
+    else
+        qd_tensor_load2(to, map, full, x, y);
+}
+
+/** Copies a K-block, from k on, of an operand's `count` rows from `row` on. */
+QD_INLINE void load_operand(bool is_across, uint32_t to, uint64_t map, uint32_t full, uint32_t k,
+                            uint32_t row, uint32_t count, uint32_t slab) {
+    if (!is_across) {
+        load_box(to, map, full, k, row, slab);
+        return;
+    }
+    QD_UNROLL for (uint32_t i = 0; i < count; i += 64)
+        load_box(to + i * K_BYTES, map, full, row + i, k, slab);
+}
+
 /** Fills stages with a tile's operands, k after k; one thread. */
 QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, qd_ring *r,
                          const place *at, uint32_t block_k) {
@@ -308,10 +351,11 @@ QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t ba
                             slab * p->slab_scales + kb);
             load_scales_b(p, base + SCALE_B_AT + stage * SCALE_B_BYTES, scale_b, is_last, kb, full);
         }
-        qd_tensor_load2(base + A_AT + stage * A_BYTES, maps + offsetof(qk_gemm_wgmma_args, a), full,
-                        kb * block_k, row);
-        qd_tensor_load2(base + B_AT + stage * B_BYTES, maps + offsetof(qk_gemm_wgmma_args, b), full,
-                        kb * block_k, column);
+        load_operand(QK_A_ACROSS, base + A_AT + stage * A_BYTES,
+                     maps + offsetof(qk_gemm_wgmma_args, a), full, kb * block_k, row, BM, slab);
+        load_operand(QK_B_ACROSS, base + B_AT + stage * B_BYTES,
+                     maps + offsetof(qk_gemm_wgmma_args, b), full, kb * block_k, column, BN,
+                     at->tile.group);
         qd_ring_advance(r, STAGES);
     }
 }

@@ -157,16 +157,23 @@ QD_INLINE void put_pass(uint32_t region, const float *sum) {
     }
 }
 
+QD_INLINE void store_box(uint64_t map, uint32_t from, uint32_t x, uint32_t y, uint32_t slab) {
+    if (HAS_SLABS)
+        qd_tensor_store3(map, from, x, y, slab);
+    else
+        qd_tensor_store2(map, from, x, y);
+}
+
 /** Stores such boxes; one thread. */
-QD_INLINE void store_pass(uint64_t maps, uint32_t region, uint32_t row, uint32_t n) {
+QD_INLINE void store_pass(uint64_t maps, uint32_t region, uint32_t row, uint32_t n, uint32_t slab) {
     QD_UNROLL for (uint32_t i = 0; i < PASS; i += BOX)
-        qd_tensor_store2(maps + offsetof(qk_gemm_wgmma_args, d), region + i / BOX * BOX_BYTES,
-                         n + i, row);
+        store_box(maps + offsetof(qk_gemm_wgmma_args, d), region + i / BOX * BOX_BYTES, n + i, row,
+                  slab);
 }
 
 /** Stores a team's sums in boxes, all chunks at once if their places suffice. */
 QD_INLINE void store_boxes(uint64_t maps, uint32_t region, uint32_t team, const target *to,
-                           const float sum[CHUNKS][SUMS]) {
+                           uint32_t slab, const float sum[CHUNKS][SUMS]) {
     constexpr uint32_t at_once = REGIONS;
     const uint32_t row = to->row + team * CHUNKS * 64;
     QD_UNROLL for (uint32_t first = 0; first < CHUNKS; first += at_once) QD_UNROLL
@@ -178,7 +185,8 @@ QD_INLINE void store_boxes(uint64_t maps, uint32_t region, uint32_t team, const 
             qd_team_barrier(1 + team, QD_TEAM);
             if (qd_thread() % QD_TEAM == 0) QD_UNROLL
                 for (uint32_t c = 0; c < at_once; c++)
-                    store_pass(maps, region + c * 64 * PASS * 2, row + (first + c) * 64, to->n + x);
+                    store_pass(maps, region + c * 64 * PASS * 2, row + (first + c) * 64, to->n + x,
+                               slab);
         }
 }
 
@@ -230,7 +238,7 @@ QD_INLINE void store(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, 
         finish_tile(&p->g, region, team, to, sum);
     const uint32_t mine = ((1u << CHUNKS) - 1) << team * CHUNKS;
     if (!HAS_LANES || (IS_DENSE ? p->has_map_d : (to->boxes & mine) == mine)) {
-        store_boxes(maps, region, team, to, sum);
+        store_boxes(maps, region, team, to, slab_of_target(&p->g, base, r, to), sum);
         return;
     }
     QD_UNROLL for (uint32_t c = 0; c < CHUNKS; c++)

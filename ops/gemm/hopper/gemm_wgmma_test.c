@@ -90,6 +90,61 @@ static void epilogues_are_taken(void **) {
     assert_non_null(strstr(cheapest(&p), "gemm.fp8_wgmma_"));
 }
 
+/** The same product with m contiguous in a, n contiguous in b. */
+static qni_gemm_problem across(qni_gemm_problem p, bool is_a, bool is_b) {
+    if (is_a)
+        p.a_row = 1, p.a_k = p.m;
+    if (is_b)
+        p.b_n = 1, p.b_k = p.n;
+    return p;
+}
+
+static void assert_tile_of(const char *family, qni_gemm_problem p) {
+    const char *name = cheapest(&p);
+    if (!strstr(name, family))
+        fail_msg("%s, not %s", name, family);
+}
+
+/** bf16 takes the tiles in each layout, with an epilogue and in groups too. */
+static void layouts_have_tiles(void **) {
+    static const char *const families[] = {"", "gemm.bf16_wgmma_tt_", "gemm.bf16_wgmma_nn_",
+                                           "gemm.bf16_wgmma_tn_"};
+    for (int i = 1; i < 4; i++) {
+        const char *family = families[i];
+        qni_gemm_problem p = across(dense(QNI_BF16, 4096, 4096, 7168), i & 1, i & 2);
+        assert_tile_of(family, p);
+        p.bias = memory, p.activation = QN_GEMM_GELU_TANH;
+        assert_tile_of(family, p);
+        p = across(dense(QNI_BF16, 64, 2112, 7168), i & 1, i & 2);
+        assert_int_equal(named(cheapest(&p))->config.rows, 64);
+        p.grouping = QN_GEMM_GROUPED_INDEX, p.groups = 4, p.b_group = p.n * p.k;
+        assert_tile_of(family, p);
+    }
+}
+
+/** Heads whose rows take turns in a and d, as in MLA's absorbed products. */
+static qni_gemm_problem heads(qni_dtype dtype, int64_t count, int64_t m, int64_t n, int64_t k) {
+    qni_gemm_problem p = dense(dtype, m, n, k);
+    p.grouping = QN_GEMM_GROUPED_MASKED, p.groups = count, p.expected_m = m;
+    p.a_row = count * k, p.a_group = k;
+    p.d_row = count * n, p.d_group = n;
+    p.b_group = n * k;
+    return p;
+}
+
+static void groups_may_lie_anywhere(void **) {
+    assert_tile_of("gemm.bf16_wgmma_128x128", heads(QNI_BF16, 128, 4096, 128, 512));
+    assert_tile_of("gemm.bf16_wgmma_64x", heads(QNI_BF16, 128, 32, 128, 512));
+    assert_tile_of("gemm.bf16_wgmma_nn_",
+                   across(heads(QNI_BF16, 128, 4096, 512, 128), false, true));
+    assert_tile_of("gemm.fp8_wgmma_128x128", heads(QNI_E4M3FN, 8, 4096, 1024, 4096));
+    qni_gemm_problem p = dense(QNI_BF16, 128, 128, 128);
+    p.grouping = QN_GEMM_GROUPED_INDEX, p.groups = 2, p.b_group = 128 * 128 + 8;
+    assert_tile_of("gemm.bf16_wgmma_", p);
+    p.b_group = INT64_C(1) << 38; // too many rows, one below the other
+    assert_tile_of("gemm.bf16_wgmma_", p);
+}
+
 /** Groups count by the rows that each is likely to have. */
 static void groups_count_by_their_rows(void **) {
     qni_gemm_problem p = dense(QNI_E4M3FN, 4096, 4096, 7168);
@@ -114,7 +169,7 @@ static void assert_refused(const char *kernel, const qni_gemm_problem *p, const 
 }
 
 static void others_are_refused_by_name(void **) {
-    const char *fp8 = "gemm.fp8_wgmma_128x128", *bf16 = "gemm.bf16_wgmma_128x128";
+    const char *fp8 = "gemm.fp8_wgmma_128x128", *bf16 = "gemm.bf16_wgmma_128x192";
     qni_gemm_problem p = dense(QNI_E4M3FN, 64, 128, 136);
     assert_refused(fp8, &p, "stride 136 of a is 136 bytes, needs a multiple of 16");
     p = dense(QNI_E4M3FN, 1, 128, 136);
@@ -125,6 +180,17 @@ static void others_are_refused_by_name(void **) {
     assert_refused(fp8, &p, "b is packed");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.b_n = 1, p.b_k = 128;
     assert_refused(fp8, &p, "k is not contiguous in b");
+    p = across(dense(QNI_E4M3FN, 64, 128, 128), true, false);
+    assert_refused(fp8, &p, "k is not contiguous in a");
+    assert_refused("gemm.bf16_wgmma_tt_64x64", &p, "a is e4m3fn, takes bf16");
+    p = dense(QNI_BF16, 64, 128, 128);
+    assert_refused("gemm.bf16_wgmma_nn_64x64", &p, "n is not contiguous in b");
+    assert_refused("gemm.bf16_wgmma_tt_64x64", &p, "m is not contiguous in a");
+    p = across(dense(QNI_BF16, 68, 132, 128), false, true);
+    assert_refused(bf16, &p, "k is not contiguous in b");
+    assert_refused("gemm.bf16_wgmma_nn_64x64", &p, "stride 132 of b is 264 bytes");
+    p = across(dense(QNI_BF16, 68, 132, 128), true, false);
+    assert_refused("gemm.bf16_wgmma_tt_64x64", &p, "stride 68 of a is 136 bytes");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.a = memory + 8;
     assert_refused(fp8, &p, "a is not aligned to 16 bytes");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_b = QNI_E4M3FNUZ;
@@ -148,6 +214,8 @@ static void others_are_refused_by_name(void **) {
     assert_refused(bf16, &p, "groups of b are 16392 elements apart, no multiple of its rows' 128");
     p.b_group = INT64_C(1) << 38;
     assert_refused(bf16, &p, "b has 2147483776 rows in all, needs fewer than 2^31");
+    p.b_group = 128 * 128 + 4;
+    assert_refused("gemm.bf16_wgmma_128x128", &p, "stride 16388 of b is 32776 bytes");
     p = dense(QNI_BF16, 64, 128, 100);
     assert_refused(bf16, &p, "stride 100 of a is 200 bytes");
 }
@@ -156,6 +224,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_are_those_that_were_fastest),
         cmocka_unit_test(epilogues_are_taken),
+        cmocka_unit_test(layouts_have_tiles),
+        cmocka_unit_test(groups_may_lie_anywhere),
         cmocka_unit_test(groups_count_by_their_rows),
         cmocka_unit_test(others_are_refused_by_name),
     };
