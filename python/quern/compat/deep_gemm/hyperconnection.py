@@ -12,17 +12,20 @@ from ._types import Tensor
 _MOST_K = 4096
 
 
+def _to_tf32(b):
+    """Rounds f32 numbers to TF32's eleven significant bits."""
+    nearest = (b.contiguous().view(torch.int32) + 0x1000 & ~0x1FFF).view(torch.float32)
+    return torch.where(b.isfinite(), nearest, b)
+
+
 def _parts(b):
-    """Returns f32 numbers as three bf16 ones whose sum they are, to 2^-24 of each."""
-    parts = []
-    for _ in range(3):
-        parts.append(b.to(torch.bfloat16))
-        b = b - parts[-1]
-    return parts
+    """Returns TF32 numbers as two bf16 ones, whose sum they are."""
+    upper = b.to(torch.bfloat16)
+    return upper, torch.where(b.isfinite(), b - upper, 0).to(torch.bfloat16)
 
 
 def tf32_hc_prenorm_gemm(a: Tensor, b: Tensor, d: Tensor, sqr_sum: Tensor, num_splits: int | None = None) -> None:
-    """Computes d = a b^T and sqr_sum = the sums of squares of a's rows, in f32, where DeepGEMM has TF32.
+    """Computes d = a b^T, of b rounded to TF32, and sqr_sum = the sums of squares of a's rows, in f32.
 
     a           bf16 [m, k]
     b           f32 [n, k]
@@ -56,6 +59,6 @@ def _add_up(op, total, a, b):
     c = None
     for start in range(0, max(a.shape[1], 1), _MOST_K):
         columns = slice(start, start + _MOST_K)
-        for part in _parts(b[:, columns]):
+        for part in _parts(_to_tf32(b[:, columns])):
             multiply(op, total, Operand("a", a[:, columns]), Operand("b", part), c)
             c = total
