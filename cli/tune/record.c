@@ -285,6 +285,7 @@ out:
 }
 
 void tune_file_free(tune_file *f) {
+    free(f->path);
     free(f->command);
     free(f->device);
     free(f->library);
