@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /** The options that values are read into, and where a complaint goes. */
 typedef struct reader {
@@ -217,6 +218,10 @@ static bool read_profile(reader *r, const char *value) {
     return read_path(r, "profile", value, r->options.look.profile);
 }
 
+static bool read_timeline(reader *r, const char *value) {
+    return read_path(r, "timeline", value, r->options.look.timeline);
+}
+
 static bool read_report(reader *r, const char *value) {
     return read_path(r, "report", value, r->options.report);
 }
@@ -233,14 +238,15 @@ static bool read_errorcode(reader *r, const char *value) {
     return true;
 }
 
-static const key keys[] = {{"arch", read_arch},       {"chip", read_chip},
-                           {"check", read_check},     {"mfma", read_mfma},
-                           {"exec", read_exec},       {"clock", read_clock},
-                           {"threads", read_threads}, {"limit", read_limit},
-                           {"trace", read_trace},     {"trace_file", read_trace_file},
-                           {"profile", read_profile}, {"faults", read_faults},
-                           {"report", read_report},   {"errorcode", read_errorcode},
-                           {"turn", read_turn},       {"overread", read_overread}};
+static const key keys[] = {{"arch", read_arch},        {"chip", read_chip},
+                           {"check", read_check},      {"mfma", read_mfma},
+                           {"exec", read_exec},        {"clock", read_clock},
+                           {"threads", read_threads},  {"limit", read_limit},
+                           {"trace", read_trace},      {"trace_file", read_trace_file},
+                           {"profile", read_profile},  {"faults", read_faults},
+                           {"report", read_report},    {"errorcode", read_errorcode},
+                           {"turn", read_turn},        {"overread", read_overread},
+                           {"timeline", read_timeline}};
 
 /** Reads one "key=value". */
 static bool read_item(reader *r, char *item) {
@@ -254,8 +260,16 @@ static bool read_item(reader *r, char *item) {
     return complain(
         r,
         "unknown key '%s'; accepted: arch, chip, check, mfma, exec, clock, threads, turn, "
-        "limit, faults, report, errorcode, overread, trace, trace_file, profile",
+        "limit, faults, report, errorcode, overread, trace, trace_file, profile, timeline",
         item);
+}
+
+/** Checks that there is modelled time for a timeline to show. */
+static bool has_time(reader *r) {
+    const char *path = r->options.look.timeline;
+    return !*path || r->options.clock != SIM_CLOCK_OFF ||
+           complain(r, "timeline=%s: no time is modelled; accepted with clock=on, full or sample",
+                    path);
 }
 
 bool sim_options_parse(sim_options *options, const char *text, char *error, size_t error_bytes) {
@@ -268,7 +282,18 @@ bool sim_options_parse(sim_options *options, const char *text, char *error, size
     for (char *item; ok && (item = strsep(&rest, ";"));)
         ok = !*item || read_item(&r, item);
     free(copy);
+    ok = ok && has_time(&r);
     if (ok)
         *options = r.options;
     return ok;
+}
+
+char *sim_option_file(const char *path, bool is_child) {
+    const char *mark = strstr(path, "%p");
+    char *name = nullptr;
+    const int length =
+        mark ? asprintf(&name, "%.*s%ld%s", (int)(mark - path), path, (long)getpid(), mark + 2)
+        : is_child ? asprintf(&name, "%s.%ld", path, (long)getpid())
+                   : asprintf(&name, "%s", path);
+    return length < 0 ? nullptr : name;
 }

@@ -28,6 +28,7 @@ typedef struct sim_look_options {
     uint64_t trace_wave;             // wave of a launch, over all workgroups; or SIM_ALL_WAVES
     char trace_file[SIM_PATH_BYTES]; // file of the trace; empty: standard error
     char profile[SIM_PATH_BYTES];    // file of the counters; empty: nothing is counted
+    char timeline[SIM_PATH_BYTES];   // file of modelled waves; empty: none
 } sim_look_options;
 
 /** The builds of exec/, one for each host instruction set. */
@@ -61,6 +62,10 @@ typedef struct sim_options {
     char report[SIM_PATH_BYTES]; // file to which faults are appended as JSON; "": none
     sim_look_options look;
 } sim_options;
+
+/** Returns the file's name that an option gives, with %p replaced by the process's number; without
+ *  %p a child of fork gets a name of its own. The caller frees it; null if memory runs out. */
+char *sim_option_file(const char *path, bool is_child);
 
 /** The message of sim_options_parse if memory runs out. */
 #define SIM_OPTIONS_NO_MEMORY "out of memory"

@@ -71,10 +71,10 @@ _quern() {
         words="attention mla gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
         ;;
     sim)
-        options="--arch --devices --check --mfma --clock --chip --trace --trace-file --json --error-exitcode --env"
+        options="--arch --devices --check --mfma --clock --chip --trace --trace-file --timeline --json --error-exitcode --env"
         ;;
     profile)
-        options="--arch --devices --kernel --json --svg --clock --force"
+        options="--arch --devices --kernel --json --svg --clock --timeline --force"
         ;;
     cache)
         options="--json"

@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-static const char *arch, *pattern, *json_path, *svg_path, *clock_mode;
+static const char *arch, *pattern, *json_path, *svg_path, *timeline_path, *clock_mode;
 static int64_t num_devices;
 static bool force;
 
@@ -40,10 +40,12 @@ static const cli_option options[] = {
      .to = &svg_path,
      .help = "draw instruction mix, bytes, occupancy, and where modelled time went"},
     CLI_SIM_CLOCK_OPTION(clock_mode, "model time: of some workgroups alone, of some, of all"),
-    {.name = "--force",
-     .kind = CLI_FLAG,
-     .to = &force,
-     .help = "replace FILE and FILE.svg if they exist"},
+    {.name = "--timeline",
+     .kind = CLI_TEXT,
+     .value = "FILE",
+     .to = &timeline_path,
+     .help = "with the clock on, write waves and their waits to FILE, for Perfetto"},
+    {.name = "--force", .kind = CLI_FLAG, .to = &force, .help = "replace files that exist"},
     {0}};
 
 // ---- the program
@@ -128,19 +130,15 @@ static void add_derived(json_t *kernel) {
 
 // ---- output
 
-static qn_status start_json(cli_output *out, const json_t *kernels, int count, char **arguments,
-                            int ended) {
+/** Returns all counters as JSON, which the caller frees. */
+static char *make_json(const json_t *kernels, int count, char **arguments, int ended) {
     json_t *program = json_array();
     for (int i = 0; i < count; i++)
         cli_json_add(program, cli_json_text(arguments[i]));
-    json_t *whole = cli_json_pack(
+    return cli_json_lines(cli_json_pack(
         "{s:s, s:o, s:o, s:o, s:O}", "version", qn_version(), "program", program, "exit_status",
         WIFEXITED(ended) ? json_integer(WEXITSTATUS(ended)) : json_null(), "signal",
-        WIFSIGNALED(ended) ? json_integer(WTERMSIG(ended)) : json_null(), "kernels", kernels);
-    char *lines = cli_json_lines(whole);
-    const qn_status st = cli_output_text(out, json_path, lines, force);
-    free(lines);
-    return st;
+        WIFSIGNALED(ended) ? json_integer(WTERMSIG(ended)) : json_null(), "kernels", kernels));
 }
 
 /** Explains on standard error what the numbers do not show: an end by a signal, or why there is
@@ -161,16 +159,17 @@ static void explain(const json_t *kernels, const char *program, int processes, c
                           : "did not use the simulated GPU: it made no HIP call");
 }
 
-static qn_status start_picture(cli_output *out, const json_t *kernels) {
-    char *text = profile_draw(kernels);
-    const qn_status st = cli_output_text(out, svg_path, text, force);
+/** Starts a file with a text, which it frees. */
+static qn_status start(cli_output *out, const char *path, char *text) {
+    const qn_status st = cli_output_text(out, path, text, force);
     free(text);
     return st;
 }
 
-/** Shows the kernels, and writes both files whole before either gets its name. */
-static qn_status show(json_t *kernels, int count, char **arguments, int ended) {
-    cli_output json = {0}, picture = {0};
+/** Shows the kernels, and writes all files whole before any gets its name. */
+static qn_status show(json_t *kernels, int count, char **arguments, int ended, const char *folder) {
+    enum { JSON, SVG, TIMELINE, FILES };
+    cli_output files[FILES] = {};
     size_t i;
     json_t *kernel;
     qn_status st;
@@ -181,16 +180,17 @@ static qn_status show(json_t *kernels, int count, char **arguments, int ended) {
     profile_print(stdout, kernels);
     CLI_TRY_OUT(cli_flush());
     if (json_path)
-        CLI_TRY_OUT(start_json(&json, kernels, count, arguments, ended));
+        CLI_TRY_OUT(start(&files[JSON], json_path, make_json(kernels, count, arguments, ended)));
     if (svg_path)
-        CLI_TRY_OUT(start_picture(&picture, kernels));
-    if (json_path)
-        CLI_TRY_OUT(cli_output_commit(&json));
-    if (svg_path)
-        CLI_TRY_OUT(cli_output_commit(&picture));
+        CLI_TRY_OUT(start(&files[SVG], svg_path, profile_draw(kernels)));
+    if (timeline_path)
+        CLI_TRY_OUT(start(&files[TIMELINE], timeline_path, profile_timeline(folder)));
+    for (int k = 0; k < FILES; k++)
+        if (files[k].path)
+            CLI_TRY_OUT(cli_output_commit(&files[k]));
 out:
-    cli_output_discard(&json);
-    cli_output_discard(&picture);
+    for (int k = 0; k < FILES; k++)
+        cli_output_discard(&files[k]);
     return st;
 }
 
@@ -205,7 +205,7 @@ static int profile(int count, char **arguments, const char *folder) {
     int status = started ? CLI_DONE : cli_sim_no_program("profile", arguments[0], error);
     if (started) {
         explain(kernels, arguments[0], processes, others, ended);
-        status = cli_finish("profile", show(kernels, count, arguments, ended));
+        status = cli_finish("profile", show(kernels, count, arguments, ended, folder));
     }
     if (started && status == CLI_DONE)
         status = WIFEXITED(ended) ? WEXITSTATUS(ended) : CLI_KILLED + WTERMSIG(ended);
@@ -233,24 +233,38 @@ static bool set_environment(const char *links, const char *folder) {
     char *text = cli_sim_devices(cli_text("%s", given ? given : ""), arch, num_devices);
     if (clock_mode)
         text = cli_sim_option(text, "clock", clock_mode);
-    char *file = cli_path(folder, "%p.json"), *paths = cli_sim_search_path(links);
+    char *file = cli_path(folder, "%p.json"), *waves = cli_path(folder, "%p" PROFILE_TIMELINE);
+    char *paths = cli_sim_search_path(links);
     const bool ok = cli_sim_accepts("profile", links, text);
     text = cli_sim_option(text, "profile", file);
+    if (timeline_path)
+        text = cli_sim_option(text, "timeline", waves);
     cli_set_env("QUERN_SIM", text);
     cli_set_env("LD_LIBRARY_PATH", paths);
     free(paths);
+    free(waves);
     free(file);
     free(text);
     return ok;
+}
+
+/** Returns whether time will be modelled, as far as this command can tell. */
+static bool has_clock(void) {
+    const char *given = getenv("QUERN_SIM");
+    return clock_mode || (given && strstr(given, "clock="));
 }
 
 static qn_status check_arguments(int count) {
     qn_status st =
         count ? QN_OK
               : cli_fail(QN_E_INVALID, "found no PROGRAM to run, needs PROGRAM [ARGUMENT...]");
-    if (st == QN_OK)
-        st = cli_output_check(json_path, force);
-    return st == QN_OK ? cli_output_check(svg_path, force) : st;
+    const char *const paths[] = {json_path, svg_path, timeline_path};
+    if (st == QN_OK && timeline_path && !has_clock())
+        st = cli_fail(QN_E_INVALID, "--timeline %s: no time is modelled, needs --clock",
+                      timeline_path);
+    for (size_t i = 0; st == QN_OK && i < sizeof paths / sizeof *paths; i++)
+        st = cli_output_check(paths[i], force);
+    return st;
 }
 
 static int run(int count, char **arguments) {
@@ -279,6 +293,7 @@ const cli_command cli_profile = {
         "rocprof's. docs/simulator.md says what each counter counts. Nothing is timed, but\n"
         "--clock models the time of kernels on gfx942, and where it went: sample runs some\n"
         "workgroups alone, on the others as well, full all at modelled time (docs/clock.md).\n"
+        "--timeline writes waves and their longest waits for ui.perfetto.dev.\n"
         "PROGRAM runs as with quern sim; put -- before a program that has options of its\n"
         "own. The exit status is the program's.",
     .options = options,

@@ -29,6 +29,12 @@ json_t *profile_collect(const char *folder, int *processes);
 /** Adds every number of an object to that of the same name in another, at any depth. */
 void profile_add_numbers(json_t *to, const json_t *from);
 
+/** How the names of processes' timelines end. */
+#define PROFILE_TIMELINE ".timeline"
+/** Returns the timelines of all processes in the folder as one, which the caller frees.
+ *  (profile_timeline.c) */
+char *profile_timeline(const char *folder);
+
 // ---- profile_code.c
 
 /** Adds the member "lines" to the modelled time of a kernel whose instructions have source lines:

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *arch, *checks, *mfma, *report, *trace, *trace_file, *clock_mode, *chip;
+static const char *arch, *checks, *mfma, *report, *trace, *trace_file, *timeline, *clock_mode,
+    *chip;
 static int64_t num_devices, errorcode;
 static bool prints_environment;
 
@@ -43,6 +44,11 @@ static const cli_option options[] = {
      .value = "FILE",
      .to = &trace_file,
      .help = "where the trace goes (default: standard error)"},
+    {.name = "--timeline",
+     .kind = CLI_TEXT,
+     .value = "FILE",
+     .to = &timeline,
+     .help = "with the clock on, write waves and their waits to FILE, for Perfetto"},
     {.name = "--json",
      .kind = CLI_TEXT,
      .value = "FILE",
@@ -87,6 +93,7 @@ static char *make_options(void) {
     if (trace)
         text = cli_sim_option(text, "trace", trace);
     text = add_file(text, "trace_file", trace_file);
+    text = add_file(text, "timeline", timeline);
     text = add_file(text, "report", report);
     if (errorcode) {
         char *number = cli_text("%lld", (long long)errorcode);

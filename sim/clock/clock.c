@@ -6,6 +6,7 @@
 #include "power.h"
 #include "report.h"
 #include "share.h"
+#include "timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +103,8 @@ static void run_events(sim_machine *m) {
             sim_fault_stop(m->dispatch, SIM_FAULT_RESOURCES, "no host memory for the clock");
         if (atomic_load_explicit(&m->dispatch->stop, memory_order_relaxed))
             return;
+        if (m->timeline && event.tick >= m->timeline->next_sample)
+            sim_timeline_sample(m->timeline, m, event.tick);
         sim_visit(m, unit, simd, event.tick);
     }
 }
@@ -120,12 +123,14 @@ static void run_locked(sim_dispatch *d) {
     }
     m->own_share = sim_own_share(d, &m->sample);
     d->machine = m;
+    m->timeline = sim_timeline_begin();
     for (uint32_t i = 0; i < m->num_xcds; i++)
         sim_start_groups(&m->xcds[i], 0);
     run_events(m);
     d->machine = nullptr;
     const uint64_t end = sim_time_flush(m, m->last);
     d->timed = sim_clock_result_of(m, end);
+    sim_timeline_end(m->timeline, m, d->clock->ns);
     d->clock->ticks += end;
     d->clock->ns += d->timed.ns;
     sim_clock_add(&d->clock->told, &d->timed);

@@ -6,6 +6,7 @@
 // unit executes, such as s_waitcnt, takes its wave's turn but no category's.
 #include "../isa/decode.h"
 #include "machine.h"
+#include "timeline.h"
 
 typedef enum category { VECTOR, MEMORY, LDS, SCALAR, BRANCH, MESSAGE, NO_CATEGORY } category;
 
@@ -63,6 +64,8 @@ static uint64_t place_of(const sim_machine *m, const sim_timed_wave *w) {
 
 /** Notes that a wave may go on at a tick. Returns false. */
 static bool put_off(visit *v, const sim_timed_wave *w, uint64_t tick, sim_spent reason) {
+    if (v->m->timeline)
+        sim_timeline_turn(v->m->timeline, w, reason, v->tick);
     if (tick < v->next || v->next == SIM_NEVER) {
         v->next = tick;
         v->waits = reason;
@@ -244,6 +247,8 @@ static void issue(visit *v, sim_timed_wave *w, const sim_inst *inst) {
     m->now_cycles = v->tick / SIM_TICKS;
     m->facts = nullptr;
     const uint64_t at = place_of(m, w);
+    if (m->timeline)
+        sim_timeline_turn(m->timeline, w, SIM_NUM_SPENT, v->tick);
     count_issue(&m->insts[at], sim_mnemonic(inst));
     sim_wave_step(w->wave, 1);
     if (!v->has_issued) {

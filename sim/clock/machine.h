@@ -32,6 +32,7 @@ typedef struct sim_timed_wave {
     sim_spent reason; // why not before
     uint64_t fetched; // line of the instruction cache that it has
     uint8_t priority; // s_setprio
+    uint32_t traced;  // its place in the timeline, from 1; 0: it has none
     bool is_waiting;  // at a barrier
     uint32_t issued[SIM_NUM_STREAMS];
     uint64_t done[SIM_NUM_STREAMS][SIM_RING]; // when each of the last operations is complete
@@ -128,7 +129,8 @@ struct sim_machine {
     uint64_t energy_fj;   // at timing->reference_mhz
     sim_inst_cost *insts; // in ticks
     uint64_t num_insts;
-    uint64_t now_cycles; // what the kernel reads as its clock
+    uint64_t now_cycles;           // what the kernel reads as its clock
+    struct sim_timeline *timeline; // null: none is written
 };
 
 static inline uint64_t sim_later(uint64_t a, uint64_t b) {

@@ -2,6 +2,7 @@
 // Which workgroup runs where: workgroups go to XCDs in turn; an XCD starts the next one on the
 // compute unit that has the fewest, and a unit gives each wave to the SIMD that has the fewest.
 #include "machine.h"
+#include "timeline.h"
 
 #include <stdlib.h>
 
@@ -56,6 +57,8 @@ static void seat(sim_machine *m, sim_resident *r, uint32_t index, uint64_t ready
                                        .ready = ready,
                                        .fetched = SIM_NEVER,
                                        .reason = SIM_SPENT_IDLE};
+    if (m->timeline)
+        sim_timeline_enter(m->timeline, r->unit, simd, &s->waves[place]);
     s->order[s->num_waves++] = place;
     r->places[index] = (struct sim_seat){(uint8_t)simd, place};
     sim_wake(m, r->unit, simd, ready);
@@ -102,6 +105,8 @@ void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick)
         m->last = sim_later(m->last, w->last[i]);
     m->last = sim_later(m->last, tick + sim_ticks(m->timing->issue_cycles));
     m->wave_ticks += tick - w->began;
+    if (m->timeline)
+        sim_timeline_leave(m->timeline, w, tick);
     take_off(simd, w);
     if (--r->num_left)
         return;

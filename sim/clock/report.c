@@ -4,11 +4,14 @@
 
 #include <stdlib.h>
 
-static const char *const spent_names[SIM_NUM_SPENT] = {
+const char *sim_spent_name(sim_spent kind) {
+    static const char *const names[SIM_NUM_SPENT] = {
 #define SIM_SPENT(id, name) name,
 #include "spent.def"
 #undef SIM_SPENT
-};
+    };
+    return names[kind];
+}
 
 void sim_clock_add(sim_clock_result *sum, const sim_clock_result *one) {
     sum->cycles += one->cycles;
@@ -54,7 +57,7 @@ void sim_clock_write_inst(FILE *out, const sim_inst_cost *inst) {
     fputs("\"simd_cycles\": {", out);
     for (int k = 0; k < SIM_NUM_SPENT; k++) {
         if (inst->cycles[k]) {
-            fprintf(out, "%s\"%s\": %llu", comma, spent_names[k],
+            fprintf(out, "%s\"%s\": %llu", comma, sim_spent_name((sim_spent)k),
                     (unsigned long long)inst->cycles[k]);
             comma = ", ";
         }
@@ -73,7 +76,7 @@ void sim_clock_write(FILE *out, const sim_clock_result *r) {
             (unsigned long long)r->groups_run, (unsigned long long)r->wave_cycles,
             (unsigned long long)r->matrix_ops, (unsigned long long)r->matrix_cycles);
     for (int i = 0; i < SIM_NUM_SPENT; i++)
-        fprintf(out, "%s\"%s\": %llu", i ? ", " : "", spent_names[i],
+        fprintf(out, "%s\"%s\": %llu", i ? ", " : "", sim_spent_name((sim_spent)i),
                 (unsigned long long)r->spent[i]);
     fputs("},\n      \"memory\": {", out);
     const char *comma = "";

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+/** Returns what reports call a way to spend a cycle. */
+const char *sim_spent_name(sim_spent kind);
 /** Adds a launch to the sum of several. The clock and the watts are those of the last one. */
 void sim_clock_add(sim_clock_result *sum, const sim_clock_result *one);
 /** Adds what the launch's instructions cost. Returns false if memory runs out. */

@@ -4,6 +4,7 @@
 #include "look.h"
 
 #include "../check/hooks.h"
+#include "../clock/timeline.h"
 #include "../isa/decode.h"
 #include "hooks.h"
 
@@ -174,25 +175,30 @@ uint32_t sim_look_run(sim_wave *w, uint32_t slice) {
 
 bool sim_look_configure(const sim_look_options *options, char *error, size_t error_bytes) {
     return sim_trace_configure(options, error, error_bytes) &&
-           sim_profile_configure(options, error, error_bytes);
+           sim_profile_configure(options, error, error_bytes) &&
+           sim_timeline_configure(options, error, error_bytes);
 }
 
 void sim_look_finish(void) {
     sim_trace_finish();
     sim_profile_finish();
+    sim_timeline_finish();
 }
 
 void sim_look_fork_prepare(void) {
     sim_trace_fork_prepare();
     sim_profile_fork_prepare();
+    sim_timeline_fork_prepare();
 }
 
 void sim_look_fork_parent(void) {
     sim_trace_fork_parent();
     sim_profile_fork_parent();
+    sim_timeline_fork_parent();
 }
 
 void sim_look_fork_child(void) {
     sim_trace_fork_child();
     sim_profile_fork_child();
+    sim_timeline_fork_child();
 }

@@ -136,18 +136,6 @@ static void write_record(FILE *out, const record *r) {
     fputs("}", out);
 }
 
-/** Returns the file's name with %p replaced by the process's number; without %p a child gets a name
- *  of its own. The caller frees the name. */
-static char *file_name(void) {
-    const char *mark = strstr(profile.path, "%p");
-    char *name = nullptr;
-    const int length = mark ? asprintf(&name, "%.*s%ld%s", (int)(mark - profile.path), profile.path,
-                                       (long)getpid(), mark + 2)
-                       : profile.is_child ? asprintf(&name, "%s.%ld", profile.path, (long)getpid())
-                                          : asprintf(&name, "%s", profile.path);
-    return length < 0 ? nullptr : name;
-}
-
 static bool write_json(const char *name) {
     FILE *out = fopen(name, "we");
     if (!out)
@@ -171,7 +159,7 @@ static uint64_t now_ns(void) {
 /** Replaces the file as a whole, so that a reader never sees a part. The lock is held. */
 static bool write_file(void) {
     const uint64_t began_ns = now_ns();
-    char *name = file_name(), *aside = nullptr;
+    char *name = sim_option_file(profile.path, profile.is_child), *aside = nullptr;
     bool ok = name && asprintf(&aside, "%s.part", name) >= 0;
     ok = ok && write_json(aside) && rename(aside, name) == 0;
     const int error = errno;

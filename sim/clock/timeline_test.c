@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the timeline's limits: too many waves, too many waits, launches that end in the middle.
+// tests/cli/test_timeline.py tests what is in the file.
+#include "../look/look_testing.h"
+#include "timeline.h"
+
+static const test_launch some = {.arch = "gfx942", .groups = 8, .threads = 256, .lds_bytes = 64};
+
+static void run_in(sim_clock_mode mode, const test_launch *launch, const char *source) {
+    sim_clock clock;
+    test_launch timed = *launch;
+    sim_clock_init(&clock);
+    timed.clock = &clock;
+    timed.clock_mode = mode;
+    run_program(&timed, source);
+    sim_clock_deinit(&clock);
+}
+
+static void run_timed(const test_launch *launch, const char *source) {
+    run_in(SIM_CLOCK_FULL, launch, source);
+}
+
+static void begin(char path[64]) {
+    sim_look_options options = {};
+    make_path(path);
+    strcpy(options.timeline, path);
+    configure(&options);
+}
+
+static size_t count(const char *text, const char *wanted) {
+    size_t found = 0;
+    for (const char *at = text; (at = strstr(at, wanted)); at++)
+        found++;
+    return found;
+}
+
+/** Returns the file, whole, which the caller frees. */
+static char *finish(const char *path) {
+    sim_look_finish();
+    FILE *file = fopen(path, "r");
+    char *text = nullptr;
+    size_t room = 0;
+    assert_non_null(file);
+    assert_true(getdelim(&text, &room, 0, file) > 0);
+    fclose(file);
+    unlink(path);
+    assert_int_equal(strncmp(text, "[\n", 2), 0);
+    assert_string_equal(strrchr(text, '}'), "}\n]\n");
+    return text;
+}
+
+/** Tests that a process's events end at the limit, and that this is told once. */
+static void test_too_many_waves(void **) {
+    enum { GROUPS = SIM_TIMELINE_EVENTS / 16 / 2 + 100 }; // more than half of what fits
+    char path[64], told[64];
+    const test_launch many = {.arch = "gfx942", .groups = GROUPS, .threads = 1024};
+    make_path(told);
+    begin(path);
+    fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    assert_non_null(freopen(told, "w", stderr));
+    for (int i = 0; i < 3; i++)
+        run_timed(&many, "s_endpgm");
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    char *text = finish(path), *errors = read_file(told);
+    const size_t waves = count(text, "\"wave\":"), all = count(text, "\"ph\":\"X\"");
+    assert_true(waves > SIM_TIMELINE_EVENTS * 9 / 10);
+    assert_true(all + count(text, "\"ph\":\"C\"") <= SIM_TIMELINE_EVENTS + 3);
+    assert_int_equal(count(errors, "stopped after 200000 events"), 1);
+    assert_int_equal(count(errors, "\n"), 1);
+    free(text);
+    free(errors);
+    unlink(told);
+}
+
+/** Tests that of too many waits the longest are kept. */
+static void test_too_many_waits(void **) {
+    enum { LONG = 3, SHORT = 1000 };
+    char path[64], source[1024];
+    begin(path);
+    snprintf(source, sizeof source,
+             "s_movk_i32 s20, %u\nshort:\n s_sleep 2\n s_sub_u32 s20, s20, 1\n"
+             "s_cmp_lg_u32 s20, 0\n s_cbranch_scc1 short\n s_movk_i32 s20, %u\n"
+             "long:\n s_sleep 100\n s_sub_u32 s20, s20, 1\n"
+             "s_cmp_lg_u32 s20, 0\n s_cbranch_scc1 long\n s_endpgm\n",
+             SHORT, LONG);
+    run_timed(&some, source);
+    char *text = finish(path);
+    const size_t waits = count(text, "\"wait_wave\"");
+    assert_true(waits >= LONG * 8 * 4 && waits < SIM_TIMELINE_WAITS);
+    assert_int_equal(count(text, "\"wave\":"), 8 * 4);
+    free(text);
+}
+
+/** Tests a launch that is stopped: its waves are there as far as they came. */
+static void test_stopped(void **) {
+    char path[64];
+    test_launch fails = some;
+    fails.fails = true;
+    begin(path);
+    run_timed(&fails, "s_nop 0\n s_trap 2\n s_endpgm");
+    run_timed(&some, "s_nop 0\n s_endpgm");
+    char *text = finish(path);
+    assert_int_equal(count(text, "\"grid\":"), 2);
+    assert_true(count(text, "\"wave\":") > 8 * 4);
+    free(text);
+}
+
+/** Tests that a sample's launch says how long the rounds take that did not run. */
+static void test_sample(void **) {
+    enum { ROUNDS = 6, SLOTS = 304 };
+    char path[64];
+    const test_launch launch = {
+        .arch = "gfx942", .groups = ROUNDS * SLOTS, .threads = 64, .lds_bytes = 65536};
+    begin(path);
+    run_in(SIM_CLOCK_SAMPLE, &launch, "s_sleep 100\n s_endpgm");
+    char *text = finish(path);
+    const char *rest = strstr(text, "\"rounds that did not run\"");
+    assert_non_null(rest);
+    while (*rest != '\n')
+        rest--;
+    double whole, left_out;
+    assert_int_equal(sscanf(strstr(text, "\"dur\":"), "\"dur\":%lf", &whole), 1);
+    assert_int_equal(sscanf(strstr(rest, "\"dur\":"), "\"dur\":%lf", &left_out), 1);
+    assert_true(left_out > 0.25 * whole && left_out < 0.6 * whole);
+    assert_int_equal(count(text, "\"wave\":"), 4 * SLOTS / 8);
+    free(text);
+}
+
+/** Tests that nothing is kept where nothing is wanted. */
+static void test_off(void **) {
+    assert_null(sim_timeline_begin());
+    run_timed(&some, "s_endpgm");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_too_many_waves), cmocka_unit_test(test_too_many_waits),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_sample), cmocka_unit_test(test_off)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
