@@ -80,10 +80,10 @@ typedef struct qn_gemm_args {
  *           activation, gate and c act on that sum in this order and in f32, and the result is
  *           rounded once; for FP8 it is scaled in f32 and rounded, to qn_quantize_groups' bits.
  *           Activations have the relative errors of qn_gelu_tanh_and_mul and qn_silu_and_mul.
- *  Align:   element size; 16-byte aligned rows allow the faster kernels. On Hopper, k contiguous in
- *           a and b, and scale_a with m contiguous and a kb stride of whole 16 bytes, are fastest;
- *           so are bias, gate and c aligned to two elements, n a multiple of 8, and batches of a
- *           gate of 64 rows or multiples.
+ *  Align:   element size; 16-byte aligned rows allow the faster kernels. On Hopper, bf16 is fast in
+ *           any layout of such rows; FP8 is with k contiguous in a and b, and fastest if scale_a
+ *           has m contiguous and a kb stride of whole 16 bytes. There, bias, gate and c are best
+ *           aligned to two elements, n a multiple of 8, and batches of a gate 64 rows or multiples.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; a NaN
  *           stays within its row of a, its column of b or bias (or the pair of columns that makes
  *           one), its column and batch of gate, its element of c; GELU and SiLU of -infinity are
