@@ -345,10 +345,12 @@ static void log_choice(const qni_op *op, const qn_device *device, const void *pr
 qn_status qni_choose(const qni_op *op, const qn_device *device, const void *problem,
                      const qni_variant **out) {
     size_t length = 0;
-    const qni_variant *const asked = qni_tune_forced(op);
-    if (asked)
-        return choose_asked(asked, op, device, problem, out);
-    QN_TRY(qni_tune_report(op, device, problem));
+    if (atomic_load_explicit(&qni_tune_is_asked, memory_order_relaxed)) {
+        const qni_variant *const asked = qni_tune_forced(op);
+        if (asked)
+            return choose_asked(asked, op, device, problem, out);
+        QN_TRY(qni_tune_report(op, device, problem));
+    }
     const char *forced = *qni_env_get()->force ? forced_name(op, &length) : nullptr;
     if (forced)
         return choose_forced(op, device, problem, forced, length, out);

@@ -75,6 +75,9 @@ const char *qni_tune_describe_part(const qni_op *op, const qn_device *device, co
 
 // ---- what qn_tune_watch and qn_tune_force ask of this thread's calls (tune_watch.c)
 
+/** Whether any thread has asked for anything yet; if not, a choice need not call the functions
+ *  below. */
+extern _Atomic bool qni_tune_is_asked;
 /** Returns the kernel that the op's calls must run; null: any. */
 const qni_variant *qni_tune_forced(const qni_op *op);
 /** Reports the choice if somebody watches. Errors: QN_E_UNSUPPORTED (the call shall end). */

@@ -8,6 +8,8 @@
 
 enum { MAX_KERNELS = 64 }; // of an op, for one problem
 
+_Atomic bool qni_tune_is_asked;
+
 static thread_local struct {
     qn_tune_choice_fn each;
     void *context;
@@ -16,6 +18,7 @@ static thread_local struct {
 } asked;
 
 void qn_tune_watch(qn_tune_choice_fn each, void *context) {
+    qni_tune_is_asked = true;
     asked.each = each;
     asked.context = context;
 }
@@ -29,6 +32,7 @@ qn_status qn_tune_force(const char *kernel) {
                        "tune_force: there is no kernel \"%.64s\"; accepted: names as quern check "
                        "prints them",
                        kernel);
+    qni_tune_is_asked = true;
     asked.op = op;
     asked.forced = variant;
     return QN_OK;

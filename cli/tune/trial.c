@@ -225,19 +225,23 @@ static int fastest(const tune_record *r) {
     return best;
 }
 
-/** Times all kernels that may be worth it, and then the fastest once more beside the first: the
- *  least of many times is likely too small. */
+/** Times all kernels that may be worth it, and then the fastest once more beside the first, until
+ *  it is one that was: the least of many times is likely too small. */
 static qn_status time_all(trial *t, int rounds) {
     tune_record *r = t->record;
     int which[TUNE_MAX_KERNELS], count = 0;
+    bool is_confirmed[TUNE_MAX_KERNELS] = {false};
     for (int i = 0; i < r->num_kernels; i++)
         if (!*r->kernels[i].refused && t->once_ns[i] <= TOO_SLOW * t->once_ns[0])
             which[count++] = i;
     if (count > 1)
         CLI_TRY(time_some(t, which, count, rounds));
     advance(t, 0.8);
-    const int best = fastest(r);
-    return best ? time_some(t, (const int[]){0, best}, 2, rounds) : QN_OK;
+    for (int best = fastest(r); best && !is_confirmed[best]; best = fastest(r)) {
+        CLI_TRY(time_some(t, (const int[]){0, best}, 2, rounds));
+        is_confirmed[best] = true;
+    }
+    return QN_OK;
 }
 
 static void set_date(tune_record *r) {
