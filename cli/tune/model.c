@@ -42,12 +42,12 @@ static const char *const model_types[] = {
 
 /** A config.json, and what becomes of it. */
 typedef struct config {
-    const tune_options *o;
     const char *path;
     const json_t *json; // the language model's part
     tune_problems *p;
     DLDataType dtype; // of products of quantised layers
     unsigned ops;
+    int64_t tp;
 } config;
 
 // ---- values
@@ -72,10 +72,10 @@ static bool has(const config *c, const char *name) {
 }
 
 static qn_status split(const config *c, const char *what, int64_t *size) {
-    if (*size % c->o->tp != 0)
+    if (*size % c->tp != 0)
         return cli_fail(QN_E_INVALID, "option --tp: %lld does not divide the %lld %s of %s",
-                        (long long)c->o->tp, (long long)*size, what, c->path);
-    *size /= c->o->tp;
+                        (long long)c->tp, (long long)*size, what, c->path);
+    *size /= c->tp;
     return QN_OK;
 }
 
@@ -97,7 +97,7 @@ static qn_status add_attention(const config *c, int64_t hidden) {
     CLI_TRY(read_size(c, "num_key_value_heads", heads, &kv_heads));
     CLI_TRY(read_size(c, "head_dim", hidden / heads ? hidden / heads : 1, &dim));
     CLI_TRY(split(c, "attention heads", &heads));
-    if (kv_heads < c->o->tp)
+    if (kv_heads < c->tp)
         kv_heads = 1; // each process has a copy
     else
         CLI_TRY(split(c, "key heads", &kv_heads));
@@ -189,7 +189,7 @@ static qn_status add_layers(const config *c) {
     CLI_TRY(add_blocks(c, hidden));
     CLI_TRY(add_norms(c, hidden));
     CLI_TRY(read_size(c, "vocab_size", 0, &vocabulary));
-    vocabulary = (vocabulary + c->o->tp - 1) / c->o->tp;
+    vocabulary = (vocabulary + c->tp - 1) / c->tp;
     return add(c, vocabulary, hidden, bf16); // the last layer stays as it is
 }
 
@@ -245,7 +245,7 @@ static qn_status read_json(const char *path, json_t **json) {
 
 qn_status tune_add_model(tune_problems *p, const tune_options *o, unsigned ops, DLDataType fp8,
                          const DLDataType *dtype) {
-    config c = {.o = o, .path = o->model, .p = p, .ops = ops};
+    config c = {.path = o->model, .p = p, .ops = ops, .tp = o->tp ? o->tp : 1};
     json_t *json = nullptr;
     qn_status st;
     CLI_TRY_OUT(read_json(o->model, &json));

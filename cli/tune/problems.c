@@ -242,6 +242,27 @@ static DLDataType dtype_of(const char *name, DLDataType fp8) {
                                            : fp8;
 }
 
+/** Checks that the ops make use of what is given. */
+static qn_status check_used(const tune_options *o, unsigned ops) {
+    const unsigned gemm = 1U << TUNE_GEMM, heads = 1U << TUNE_ATTENTION | 1U << TUNE_MLA;
+    const struct {
+        const char *option;
+        bool is_given;
+        unsigned ops;
+    } uses[] = {{"--tokens", o->tokens, ~heads},
+                {"--ranges", o->has_ranges, ~heads},
+                {"--seq", o->seq, heads},
+                {"--dtype", o->dtype && !o->model, gemm}};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+        if (uses[i].is_given && !(ops & uses[i].ops))
+            return cli_fail(QN_E_INVALID, "option %s: found no op that it is for (accepted: %s)",
+                            uses[i].option,
+                            uses[i].ops == heads  ? "with attention or mla"
+                            : uses[i].ops == gemm ? "with gemm"
+                                                  : "with gemm or row ops");
+    return QN_OK;
+}
+
 static qn_status check_what(const tune_options *o, unsigned ops) {
     if (o->model && o->shapes)
         return cli_fail(QN_E_INVALID, "options --model and --shapes: one of them is accepted");
@@ -250,9 +271,9 @@ static qn_status check_what(const tune_options *o, unsigned ops) {
     if (o->shapes && __builtin_popcount(ops) != 1)
         return cli_fail(QN_E_INVALID, "option --shapes: takes one op, found %d",
                         __builtin_popcount(ops));
-    if (o->shapes && o->tp != 1)
+    if (o->shapes && o->tp)
         return cli_fail(QN_E_INVALID, "option --tp: goes with --model, not with --shapes");
-    return QN_OK;
+    return check_used(o, ops);
 }
 
 qn_status tune_problems_make(tune_problems *out, const tune_options *o, unsigned ops,
@@ -261,8 +282,9 @@ qn_status tune_problems_make(tune_problems *out, const tune_options *o, unsigned
     *out = (tune_problems){.list = cli_alloc(TUNE_MAX_PROBLEMS * sizeof *out->list)};
     out->has_ranges = o->has_ranges;
     CLI_TRY(check_what(o, ops));
-    CLI_TRY(read_list("--tokens", o->tokens, out->tokens, &out->num_tokens));
-    CLI_TRY(read_list("--seq", o->seq, out->seq, &out->num_seq));
+    CLI_TRY(read_list("--tokens", o->tokens ? o->tokens : "1,16,64,512", out->tokens,
+                      &out->num_tokens));
+    CLI_TRY(read_list("--seq", o->seq ? o->seq : "1024", out->seq, &out->num_seq));
     return o->model ? tune_add_model(out, o, ops, fp8, o->dtype ? &dtype : nullptr)
                     : add_shapes(out, o->shapes, (tune_op)__builtin_ctz(ops), dtype);
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tune_options o = {.tokens = "1,16,64,512", .seq = "1024", .tp = 1};
+static tune_options o;
 
 static const cli_option options[] = {
     {.name = "--device",
@@ -98,16 +98,23 @@ static char *clean(char *text) {
     return text;
 }
 
-/** Writes an option that has a value, if the table depends on it. */
+static bool is_given(const cli_option *p) {
+    return p->kind == CLI_FLAG  ? *(bool *)p->to
+           : p->kind == CLI_INT ? *(int64_t *)p->to != 0
+                                : *(const char **)p->to != nullptr;
+}
+
+/** Writes an option that is given, if the table depends on it. */
 static void put_option(FILE *to, const cli_option *p) {
-    if (p->to == &o.output || p->to == &o.force || p->to == &o.is_dry || p->to == &o.as_json)
+    const bool is_for_output =
+        p->to == &o.output || p->to == &o.force || p->to == &o.is_dry || p->to == &o.as_json;
+    if (is_for_output || !is_given(p))
         return;
-    if (p->kind == CLI_FLAG && *(bool *)p->to)
-        fprintf(to, " %s", p->name);
-    else if (p->kind == CLI_INT && *(int64_t *)p->to)
-        fprintf(to, " %s %" PRId64, p->name, *(int64_t *)p->to);
-    else if (p->kind != CLI_FLAG && p->kind != CLI_INT && *(const char **)p->to)
-        fprintf(to, " %s %s", p->name, *(const char **)p->to);
+    fprintf(to, " %s", p->name);
+    if (p->kind == CLI_INT)
+        fprintf(to, " %" PRId64, *(int64_t *)p->to);
+    else if (p->kind != CLI_FLAG)
+        fprintf(to, " %s", *(const char **)p->to);
 }
 
 /** Variables on which the table depends as well. */
@@ -379,9 +386,18 @@ static qn_status read_ops(int count, char **words, unsigned *ops) {
     return QN_OK;
 }
 
+/** Carries out path, list or verify, which measure nothing. */
+static qn_status act(int count, char **arguments) {
+    for (const cli_option *p = options; p->name; p++)
+        if (p->to != &o.as_json && is_given(p))
+            return cli_fail(QN_E_INVALID, "option %s: not accepted with %s, which measures nothing",
+                            p->name, arguments[0]);
+    return tune_table(count, arguments, o.as_json);
+}
+
 static int run(int count, char **arguments) {
     if (count && is_action(arguments[0]))
-        return cli_finish("tune", tune_table(count, arguments, o.as_json));
+        return cli_finish("tune", act(count, arguments));
     unsigned ops;
     const qn_status st = read_ops(count, arguments, &ops);
     return cli_finish("tune", st == QN_OK ? run_tune(ops) : st);

@@ -47,7 +47,7 @@ def modelled(tmp_path_factory):
     return table, tune(*MODELLED, "--output", table)
 
 
-MODELLED = ["gemm", "--device", "sim:gfx942", "--shapes", "512x1024", "--tokens", "1,64", "--dtype", "e4m3fn"]
+MODELLED = ["gemm", "--device", "sim:gfx942", "--shapes", "256x512", "--tokens", "1,64", "--dtype", "e4m3fn"]
 
 
 def test_modelled_choice(modelled):
@@ -62,19 +62,19 @@ def test_modelled_choice(modelled):
     assert line["kernel"] == many["chosen"] and line["problem"] == f'{many["line"]} {many["batch"]}'
     assert "m=64" in line["problem"].split() and "by costs gemm.fp8_decode" in line["comment"]
     for m, kernel in [(64, many["chosen"]), (63, "gemm.fp8_decode"), (1, "gemm.fp8_decode")]:
-        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 512, "--k", 1024, "--m", m) == kernel
-    assert used(table, "gemm", "--device", "sim:gfx942", "--n", 512, "--k", 896, "--m", 64) == "gemm.fp8_decode"
+        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 512, "--m", m) == kernel
+    assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 384, "--m", 64) == "gemm.fp8_decode"
 
 
 def test_ranges(modelled, tmp_path):
     """Tests that --ranges makes a line hold between the sizes that were measured, and that it is another command."""
     table, text = tmp_path / "t", modelled[0].read_text()
-    table.write_text(text.replace(" --seq 1024", " --ranges --seq 1024").replace(" m=64 expected_m=0 -> ", " m=2..64 expected_m=0 -> "))
+    table.write_text(text.replace(" --dtype", " --ranges --dtype").replace(" m=64 expected_m=0 -> ", " m=2..64 expected_m=0 -> "))
     assert [p["chosen"] for p in tune(*MODELLED, "--ranges", "--output", table)] == [p["chosen"] for p in modelled[1]]
     (line,) = lines_of(table)
     assert "m=2..64" in line["problem"].split()
     for m, kernel in [(1, "gemm.fp8_decode"), (2, line["kernel"]), (63, line["kernel"])]:
-        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 512, "--k", 1024, "--m", m) == kernel
+        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 512, "--m", m) == kernel
     refused("tune", *MODELLED, "--output", table, env=ENV, says=["its command is ", "--ranges"])
 
 
@@ -180,7 +180,8 @@ def test_other_ops(op, shape, count, device, tmp_path):
     if device != "cpu" and not (BUILD / "libquernsim.so").exists():
         pytest.skip("there is no simulator")
     rounds = ["--rounds", 3] if device == "cpu" else []
-    problems = tune(op, "--device", device, "--shapes", shape, "--tokens", 3, "--seq", 20, *rounds, "--output", tmp_path / "t")
+    size = ["--seq", 20] if op == "mla" else ["--tokens", 3]
+    problems = tune(op, "--device", device, "--shapes", shape, *size, *rounds, "--output", tmp_path / "t")
     assert len(problems) == count and all(p["op"] == op and p["kernels"] for p in problems)
     assert not any(k["refused"] for p in problems for k in p["kernels"])
     assert ok("tune", "verify", tmp_path / "t", env=ENV)
@@ -325,7 +326,9 @@ def layers(tmp_path, config, *args):
     """Returns the problems of a model: n and k of products, with bf16 where it is."""
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
-    problems = tune("--device", "cpu", "--model", file, "--tokens", 1, "--seq", 16, "--dry-run", *args)
+    sizes = [] if "mla" in args else ["--tokens", 1]
+    sizes += [] if "gemm" in args else ["--seq", 16]
+    problems = tune("--device", "cpu", "--model", file, *sizes, "--dry-run", *args)
     return [re.sub("m=1 |->bf16| e4m3fn", "", p["problem"]) for p in problems]
 
 
@@ -406,6 +409,10 @@ def test_models_that_are_refused(change, says, tmp_path):
     (["gemm", "--shapes", "64x128", "--tokens", "1,x"], ["--tokens", "'1,x'"]),
     (["gemm", "--shapes", "64x128", "--tokens", "1,1"], ["--tokens: 1 stands twice"]),
     (["gemm", "--shapes", "64x128", "--tp", "2"], ["--tp: goes with --model"]),
+    (["attention", "--shapes", "8x2x64", "--tokens", "1"], ["option --tokens: found no op that it is for (accepted: with gemm or row ops)"]),
+    (["mla", "--shapes", "8", "--ranges"], ["option --ranges: found no op"]),
+    (["gemm", "--shapes", "64x128", "--seq", "1"], ["option --seq: found no op that it is for (accepted: with attention or mla)"]),
+    (["norm", "--shapes", "64", "--dtype", "bf16"], ["option --dtype: found no op that it is for (accepted: with gemm)"]),
     (["gemm", "--shapes", "64x128", "--model", "x"], ["--model and --shapes"]),
     (["gemm", "--shapes", "64x128", "--rounds", "2"], ["--rounds", "'2'"]),
     (["gemm", "--shapes", "64x128", "--dtype", "int4"], ["--dtype", "int4", "fp8|e4m3fn|e4m3fnuz|bf16"]),
@@ -414,6 +421,11 @@ def test_models_that_are_refused(change, says, tmp_path):
 ])
 def test_mistakes(args, says, tmp_path):
     refused("tune", *args, "--device", "cpu", "--output", tmp_path / "t", env=ENV, says=says, leaves=tmp_path / "t")
+
+
+@pytest.mark.parametrize("action", ["path", "list", "verify"])
+def test_actions_measure_nothing(action):
+    refused("tune", action, "--rounds", 5, env=ENV, says=[f"option --rounds: not accepted with {action}, which measures nothing"])
 
 
 def test_forced_kernels(tmp_path):
