@@ -62,11 +62,28 @@ QD_INLINE uint32_t qd_widen2_e5m2(bool is_f16, uint32_t high) {
     return is_f16 ? high : qd_narrow2(false, (float)x[0], (float)x[1]);
 }
 
+#if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
+/** Converts two e4m3fn codes in high bytes to bf16, which Hopper multiplies in pairs. Shifted down
+ *  by four places they are bf16 with an exponent that is too small by 120. Of the values only the
+ *  NaN code's, 480, then overflows times 1.09 2^119, and infinity times 0 is a NaN. */
+QD_INLINE uint32_t qd_bf16_from_e4m3fn(uint32_t high) {
+    const uint32_t lower = (high & 0x80008000) | (high >> 4 & 0x07F007F0);
+    const qd_bf16x2 x = __builtin_bit_cast(qd_bf16x2, lower) * (__bf16)0x1p120f;
+    const qd_bf16x2 finite_or_not = x * (__bf16)0x1.18p119f;
+    return __builtin_bit_cast(uint32_t,
+                              __builtin_elementwise_fma(finite_or_not, (qd_bf16x2)(__bf16)0, x));
+}
+#endif
+
 /** Converts two e4m3fn codes in high bytes. Shifted down by one place they are f16 with an exponent
  *  that is too small by 8; values below 2^-6 are exact, too. The NaN code is then 1.875, and the
  *  greatest other value 1.75. Times 36000 only the NaN code overflows, and infinity times 0 is a
  *  NaN. */
 QD_INLINE uint32_t qd_widen2_e4m3fn(bool is_f16, uint32_t high) {
+#if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
+    if (!is_f16)
+        return qd_bf16_from_e4m3fn(high);
+#endif
 #if defined(__NVPTX__)
     const uint32_t lower = (high & 0x80008000) | (high >> 1 & 0x3F803F80);
 #else

@@ -37,6 +37,7 @@ static const qni_mla_spec specs[] = {
     {1, {2}, {40}, SIZES(10, 40, 8), TYPES(QNI_BF16, QNI_F16, QNI_F32), .page = 7, .is_joined = true},
     // Requests without keys, without queries, with more queries than keys.
     {3, {2, 0, 3}, {0, 20, 2}, SIZES(4, 64, 16), BF16, .page = 4, .is_causal = true, .has_lse = true, QUICK},
+    {3, {2, 0, 3}, {0, 20, 2}, SIZES(4, 512, 64), BF16, .page = 4, .is_causal = true, .has_lse = true},
     // All weight on the first or last key that is seen: bounds, pages, chunks, tiles of rows and
     // keys.
     {2, {1, 3}, {333, 65}, SIZES(6, 128, 64), BF16, .page = 16, RAMPS, .is_causal = true, QUICK},
@@ -45,15 +46,20 @@ static const qni_mla_spec specs[] = {
     {1, {2}, {700}, SIZES(2, 32, 8), F16, .page = 64, RAMPS, .is_causal = true, .chunk = 96, .splits = 3, QUICK},
     {1, {40}, {129}, SIZES(3, 64, 16), BF16, .page = 64, .is_joined = true, RAMPS, .is_causal = true},
     {1, {30}, {310}, SIZES(2, 64, 8), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 16, RAMPS, .is_causal = true},
+    {2, {4, 1}, {320, 33}, SIZES(17, 512, 64), BF16, .page = 1, RAMPS, .is_causal = true},
+    {1, {2}, {500}, SIZES(20, 512, 64), F16, .page = 64, .is_joined = true, RAMPS, .is_causal = true, .chunk = 96, .splits = 3},
+    {1, {1}, {400}, SIZES(128, 512, 64), BF16, .page = 64, RAMPS, .chunk = -1},
     // Maxima that rise far from one tile of keys to the next.
     {1, {2}, {300}, SIZES(4, 64, 16), BF16, .page = 32, .values = QNI_MLA_PEAKS, .has_lse = true, QUICK},
     {1, {1}, {150}, SIZES(16, 512, 64), F16, .page = 64, .values = QNI_MLA_PEAKS, .has_lse = true},
+    {1, {2}, {300}, SIZES(4, 512, 64), BF16, .page = 32, .values = QNI_MLA_PEAKS, .has_lse = true, .has_scales = true},
 };
 
 /** A request whose keys reach over more than one chunk, with what the others are like. */
 static const qni_mla_spec among_others[] = {
     {.qo = {1, 9, 3}, .kv = {300, 90, 17}, SIZES(4, 64, 16), BF16, .page = 16, .has_lse = true, QUICK},
     {.qo = {2, 1, 5}, .kv = {530, 40, 6}, SIZES(3, 512, 64), F16, .page = 64, .is_joined = true, .is_causal = true},
+    {.qo = {1, 5, 3}, .kv = {300, 90, 17}, SIZES(20, 512, 64), BF16, .page = 16, .has_lse = true},
     {.qo = {1, 33, 1}, .kv = {300, 33, 280}, SIZES(20, 64, 16), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 1, .has_scales = true},
     {.qo = {3, 30, 1}, .kv = {290, 30, 9}, SIZES(2, 33, 5), ALL_OF(QNI_F32), .page = 5, .has_lse = true, QUICK},
 };

@@ -72,11 +72,16 @@ QD_INLINE float base_of(const rows *w, uint32_t row) {
     return w->top[row] == -__builtin_inff() ? 0 : -w->top[row] * w->scale;
 }
 
-/** Turns a tile's scores into weights, and tells what o has to be multiplied by. */
-QD_INLINE void weigh(rows *w, float s[SUMS]) {
+/** Raises the rows' tops if a tile's scores are far above them, and tells what o has to be
+ *  multiplied by. */
+QD_INLINE void raise(rows *w, const float s[SUMS]) {
     const float most[2] = {largest(s, 0), largest(s, 1)};
     const bool rises[2] = {rise(w, 0, most[0]), rise(w, 1, most[1])};
     w->grows = qd_wave_any(rises[0] | rises[1]);
+}
+
+/** Turns a tile's scores into weights. */
+QD_INLINE void weigh_by_tops(rows *w, float s[SUMS]) {
     const float base[2] = {base_of(w, 0), base_of(w, 1)};
     float part[4] = {};
     QD_UNROLL for (uint32_t i = 0; i < SUMS; i++) {
@@ -85,6 +90,12 @@ QD_INLINE void weigh(rows *w, float s[SUMS]) {
     }
     w->sum[0] += part[0] + part[1];
     w->sum[1] += part[2] + part[3];
+}
+
+/** Turns a tile's scores into weights, and tells what o has to be multiplied by. */
+QD_INLINE void weigh(rows *w, float s[SUMS]) {
+    raise(w, s);
+    weigh_by_tops(w, s);
 }
 
 QD_INLINE void pack(rows *w, const float s[SUMS]) {
