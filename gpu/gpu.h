@@ -120,16 +120,18 @@ QD_INLINE uint32_t qd_read_lane(uint32_t x, uint32_t from) {
 /** The value of x in another lane of this lane's row of 16. On AMD that lane is `step` places away,
  *  around the row; on NVIDIA its index differs in the bit `step`. To reduce a row, combine x with
  *  its partner's value for steps 8, 4, 2 and 1 by a commutative operation: all 16 lanes then hold
- *  the total, with equal bits. */
+ *  the total, with equal bits. The whole wave takes part. On NVIDIA a shuffle names its lanes, and
+ *  where it names a row's alone, the wave first finds out which lanes name the same (MATCH). */
 #if defined(__NVPTX__)
 #define QD_ROW_PARTNER(x, step)                                                                    \
-    ((uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFu << (qd_lane() & 16), (int)(x), step, 31))
+    ((uint32_t)__nvvm_shfl_sync_bfly_i32(0xFFFFFFFF, (int)(x), step, 31))
 #else
 #define QD_ROW_PARTNER(x, step)                                                                    \
     ((uint32_t)__builtin_amdgcn_update_dpp(0, (int)(x), 0x120 + (step), 0xF, 0xF, false))
 #endif
 
-/** Returns the x of the lane whose index differs in the bit `step`, a constant: 1, 2, 4 or 8. */
+/** Returns the x of the lane whose index differs in the bit `step`, a constant: 1, 2, 4 or 8.
+ *  The whole wave takes part. */
 QD_INLINE uint32_t qd_swap_lanes(uint32_t x, uint32_t step) {
 #if defined(__NVPTX__)
     return QD_ROW_PARTNER(x, (int)step);
@@ -208,6 +210,17 @@ QD_INLINE qd_u32x4 qd_stream_load4(const qd_u32x4 *p) {
     return v;
 #else
     return __builtin_nontemporal_load(p);
+#endif
+}
+
+/** Returns x, for which `loaded` has to be there as well: what uses x then stands behind that load.
+ *  ptxas lets a load wait until registers are free for it, and its time is then not shared with
+ *  other loads'. Grids have no third dimension, but ptxas does not know. */
+QD_INLINE uint32_t qd_after([[maybe_unused]] uint32_t loaded, uint32_t x) {
+#if defined(__NVPTX__)
+    return x | (loaded & __gpu_block_id(2));
+#else
+    return x;
 #endif
 }
 

@@ -46,8 +46,8 @@ QD_INLINE void activate_row(int dtype, const qk_activation_args *g, const row *r
                             qd_shared *shared) {
     const uint32_t runs = qd_div_up(g->h, QD_RUN);
     float inverse = 1.0f / row_scale(dtype, g, r, shared);
-    // Groups of 16 lanes stay together, as they compute scales together.
-    for (uint32_t c = qd_thread(); c - c % QD_ROW < runs; c += __gpu_num_threads(0)) {
+    // Waves stay together, as lanes compute scales together.
+    for (uint32_t c = qd_thread(); c - c % QD_WAVE < runs; c += __gpu_num_threads(0)) {
         const qd_f32x8 y = result(dtype, g, r, c);
         const uint32_t n = run_length(g, c);
         if (g->quant == QK_ACTIVATION_PLAIN) {

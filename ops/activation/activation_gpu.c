@@ -124,8 +124,12 @@ QD_INLINE void activate(mode m, const qk_activation_args *g) {
     const uint32_t lane = m.is_token ? qd_thread() : qd_thread() & (lanes - 1);
     const place at = {__gpu_block_id(1) * step * (uint32_t)m.runs + lane, step, g->h / QD_RUN};
     qd_shared shared = {lds, 0};
-    for (uint32_t r = qd_block() * below + mine; r < g->rows; r += __gpu_num_blocks(0) * below)
-        activate_row(m, g, r, &at, &shared);
+    for (uint32_t r = qd_block() * below; r < g->rows; r += __gpu_num_blocks(0) * below) {
+        // Lanes past the last row stay, as their wave finds its scales together.
+        place here = at;
+        here.first = r + mine < g->rows ? at.first : at.count;
+        activate_row(m, g, qd_min(r + mine, g->rows - 1), &here, &shared);
+    }
 }
 
 // The kernels: qk_activation_DTYPE; _short_DTYPE for few elements, whose latency counts;

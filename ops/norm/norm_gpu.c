@@ -140,6 +140,8 @@ QD_INLINE void load_kept(mode m, const qk_norm_args *g, row *r, kept *k) {
         load_sums(m, g, r, k);
     else
         EACH_RUN k->raw[i] = qd_stream_load4((const qd_u32x4 *)r->x + AT(i));
+    if (m.is_layer && is_raw(m)) // each part begins with its first run
+        EACH_RUN EACH_PART k->raw[part].x = qd_after(k->raw[i].x, k->raw[part].x);
 }
 
 /** Returns y times the weights of run i. */
@@ -301,7 +303,7 @@ QD_INLINE void rms_small(mode m, const qk_norm_args *g, const row *r, const kept
     qd_f32x8 t = t_of(m, k, 0, FIRST);
     float square = small_square(g, r, t, 1);
     const float factor = qk_norm_factor(square);
-    if (factor != 1.0f) {
+    if (qd_ballot(factor != 1.0f)) { // the whole wave: it sums up all of its rows
         t *= factor;
         square = small_square(g, r, t, factor);
     }
@@ -404,16 +406,27 @@ QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
         put_layer(m, NARROW, g, r, k, mean, inverse);
 }
 
+enum { WAVE_ROWS = QD_WAVE / QD_ROW }; // small rows of a wave
+
+/** Finds this lane's row among small ones; `first` is the wave's first. Lanes past the last row
+ *  stay, as their wave sums up its rows together; they are past their row's end. */
+QD_INLINE row find_small_row(mode m, const qk_norm_args *g, uint32_t first) {
+    const uint32_t at = first + qd_lane() / QD_ROW;
+    row r = find_row(m.dtype, g, qd_min(at, g->rows - 1), true);
+    r.lane = at < g->rows ? r.lane : r.runs;
+    return r;
+}
+
 /** Normalises a row or, if rows are small, one row for each 16 lanes of the workgroup. Rows are
  *  counted from g->first. */
 QD_INLINE void norm(mode m, const qk_norm_args *g) {
     qd_begin();
+    const uint32_t waves = __gpu_num_threads(0) / QD_WAVE;
     const uint32_t at =
-        g->first + (m.is_small ? qd_block() * (__gpu_num_threads(0) / QD_ROW) + qd_thread() / QD_ROW
-                               : qd_block());
+        g->first + (m.is_small ? (qd_block() * waves + qd_wave()) * WAVE_ROWS : qd_block());
     if (at >= g->rows)
         return;
-    row r = find_row(m.dtype, g, at, m.is_small);
+    row r = m.is_small ? find_small_row(m, g, at) : find_row(m.dtype, g, at, false);
     kept k;
     load_kept(m, g, &r, &k);
     if (m.is_small)

@@ -181,10 +181,10 @@ QD_INLINE qd_f32x8 result_of(int dtype, bool whole, const qk_norm_args *g, const
     return y;
 }
 
-/** Walks runs first, first + step, …. Groups of 16 lanes stay together, past the row's end too,
- *  because they exchange values. */
+/** Walks runs first, first + step, …. Waves stay together, past the row's end too, because their
+ *  lanes exchange values. */
 #define EACH_READ(c, first, step)                                                                  \
-    QD_NO_UNROLL for (uint32_t c = (first); c - (first) % QD_ROW < r->runs; c += (step))
+    QD_NO_UNROLL for (uint32_t c = (first); c - (first) % QD_WAVE < r->runs; c += (step))
 
 /** Reads a row and writes its results and its residual; `inverse_scale` is used where one scale is
  *  known. out may be x, and the residual is replaced, so both are read of each run before either is

@@ -39,32 +39,42 @@ QD_INLINE void store_codes(const qk_quantize_args *g, uint32_t row, uint32_t col
             q[i] = (uint8_t)(codes[i / 4] >> (i % 4 * 8));
 }
 
-/** This lane's place: its team's first row and column, and the distance to the next tile. */
+/** Where the workgroup's first tile begins, where this lane's team is in a tile, and the distance
+ *  to the next tile. */
 typedef struct place {
-    uint32_t row, col, next_row, next_col;
+    uint32_t row, col, team_row, team_col, next_row, next_col;
 } place;
 
 QD_INLINE place place_of(const qk_quantize_args *g) {
     const uint32_t team = qd_thread() / QK_TEAM, wide = 1u << g->teams_log2;
     const uint32_t tile_rows = QK_TEAMS >> g->teams_log2, tile_cols = QK_BLOCK << g->teams_log2;
-    return (place){.row = __gpu_block_id(0) * tile_rows + (team >> g->teams_log2),
-                   .col = __gpu_block_id(1) * tile_cols + (team & (wide - 1)) * QK_BLOCK,
+    return (place){.row = __gpu_block_id(0) * tile_rows,
+                   .col = __gpu_block_id(1) * tile_cols,
+                   .team_row = team >> g->teams_log2,
+                   .team_col = (team & (wide - 1)) * QK_BLOCK,
                    .next_row = __gpu_num_blocks(0) * tile_rows,
                    .next_col = __gpu_num_blocks(1) * tile_cols};
 }
 
-/** Quantises one team's 128 elements of one row. */
+/** Returns the largest of a team's 16 lanes that is a number, if one is not. The whole wave takes
+ *  part. */
+QD_INLINE uint32_t without_nan(int dtype, const run *x, uint32_t top) {
+    if (!qd_ballot(top > INFINITY_BITS))
+        return top;
+    const uint32_t other = team_max(run_top(dtype, x, false));
+    return top > INFINITY_BITS ? other : top;
+}
+
+/** Quantises one team's 128 elements of one row, if there is such a row. The whole wave takes
+ *  part. */
 QD_INLINE void quantize_team(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t col) {
     const uint32_t mine = col + qd_thread() % QK_TEAM * QK_RUN;
-    const bool is_whole = g->has_runs && mine + QK_RUN <= g->cols;
+    const bool is_whole = g->has_runs && row < g->rows && mine + QK_RUN <= g->cols;
     const run x = is_whole ? load_whole(dtype, g, row, mine) : load_part(dtype, g, row, mine);
-    uint32_t top = team_max(run_top(dtype, &x, true));
-    const bool finite = top < INFINITY_BITS;
-    if (top > INFINITY_BITS)
-        top = team_max(run_top(dtype, &x, false));
-    const float scale = scale_of(g, top);
-    store_codes(g, row, mine, encode_run(dtype, g, &x, 1.0f / scale, finite));
-    if (mine == col)
+    const uint32_t top = team_max(run_top(dtype, &x, true));
+    const float scale = scale_of(g, without_nan(dtype, &x, top));
+    store_codes(g, row, mine, encode_run(dtype, g, &x, 1.0f / scale, top < INFINITY_BITS));
+    if (mine == col && row < g->rows && col < g->cols)
         g->scale[(int64_t)row * g->scale_row + col / QK_BLOCK] = scale;
 }
 
@@ -74,7 +84,7 @@ QD_INLINE void quantize_rows(int dtype, const qk_quantize_args *g) {
     const place p = place_of(g);
     for (uint32_t row = p.row; row < g->rows; row += p.next_row)
         for (uint32_t col = p.col; col < g->cols; col += p.next_col)
-            quantize_team(dtype, g, row, col);
+            quantize_team(dtype, g, row + p.team_row, col + p.team_col);
 }
 
 [[clang::loader_uninitialized]] static QD_LDS uint32_t team_tops[QK_TEAMS];
@@ -203,8 +213,8 @@ QD_INLINE void dequantize_run(int dtype, const qk_quantize_args *g, uint32_t row
 QD_INLINE void dequantize(int dtype, const qk_quantize_args *g) {
     qd_begin();
     const place p = place_of(g);
-    const uint32_t lane_col = qd_thread() % QK_TEAM * QK_RUN;
-    for (uint32_t row = p.row; row < g->rows; row += p.next_row)
+    const uint32_t lane_col = p.team_col + qd_thread() % QK_TEAM * QK_RUN;
+    for (uint32_t row = p.row + p.team_row; row < g->rows; row += p.next_row)
         for (uint32_t col = p.col + lane_col; col < g->cols; col += p.next_col)
             dequantize_run(dtype, g, row, col);
 }

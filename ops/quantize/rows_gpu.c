@@ -126,16 +126,32 @@ QD_INLINE void quantize_tile(int dtype, int runs, const qk_rows_args *g, uint32_
     }
 }
 
+QD_INLINE void walk_rows(int dtype, const qk_rows_args *g, float scale) {
+    const uint32_t runs = dtype == QD_F32 ? 2 : 4, lanes = 1u << g->lanes_log2;
+    const uint32_t below = QK_ROWS_THREADS >> g->lanes_log2, mine = qd_thread() >> g->lanes_log2;
+    const uint32_t first = __gpu_block_id(1) * lanes * runs + (qd_thread() & (lanes - 1));
+    for (uint32_t r = qd_block() * below; r < g->rows; r += __gpu_num_blocks(0) * below) {
+        // Lanes past the last row stay, as their wave finds its scales together.
+        const bool is_in = r + mine < g->rows;
+        quantize_tile(dtype, (int)runs, g, is_in ? r + mine : r, is_in ? first : g->cols, scale);
+    }
+}
+
+/** Returns whether a group is 128 elements of the usual kind with a scale of f32. */
+QD_INLINE bool is_usual(const qk_rows_args *g) {
+    return g->form == QK_SCALE_F32 && g->kind == QD_FP8_USUAL && g->group_lanes == QD_ROW;
+}
+
 QD_INLINE void quantize_tiles(int dtype, const qk_rows_args *g) {
     qd_begin();
-    const int runs = dtype == QD_F32 ? 2 : 4;
-    const uint32_t lanes = 1u << g->lanes_log2, below = QK_ROWS_THREADS >> g->lanes_log2;
-    const uint32_t mine = qd_thread() >> g->lanes_log2;
-    const uint32_t first = __gpu_block_id(1) * lanes * (uint32_t)runs + (qd_thread() & (lanes - 1));
     qd_shared shared = {lds, 0};
-    const float scale = only_scale(g, &shared);
-    for (uint32_t r = qd_block() * below + mine; r < g->rows; r += __gpu_num_blocks(0) * below)
-        quantize_tile(dtype, runs, g, r, first, scale);
+    if (is_usual(g)) { // a copy of the code that knows so when it is compiled
+        qk_rows_args known = *g;
+        known.form = QK_SCALE_F32, known.kind = QD_FP8_USUAL, known.group_lanes = QD_ROW;
+        walk_rows(dtype, &known, 0);
+    } else {
+        walk_rows(dtype, g, only_scale(g, &shared));
+    }
 }
 
 // ---- any address and group
