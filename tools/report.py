@@ -107,6 +107,17 @@ def patch_table(report):
             table(["", *report["models"]], rows))
 
 
+def step_table(report):
+    """Returns the table of what bench/flux_step.py wrote."""
+    times = report["ms"]
+    best = min(times.get(side, times["eager"]) for side in ("eager", "compile"))
+    rows = [[f"`{side}`", f"{ms:.1f}", f"{report['tflop'] / ms * 1e3:.0f}", f"{ms / best:.2f}", f"{report['apart'][side]:.1e}"]
+            for side, ms in times.items()]
+    return (f"{report['versions']['device']}, PyTorch {report['versions']['torch']}. Medians of {report['rounds']} "
+            f"rounds:\n\n    {report['command']}\n\n" +
+            table(["side", "ms a step", "TFLOP/s", "of PyTorch's best", "apart from `eager`"], rows))
+
+
 # ---- the simulator's own speed
 
 INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
@@ -148,6 +159,8 @@ def any_table(report):
         return gemm_table(report) if "form" in report["rows"][0] else peers_table(report)
     if "models" in report:
         return patch_table(report)
+    if "apart" in report:
+        return step_table(report)
     if "commit" in report:
         return emulator_table(report)
     return sim_table(report) if "v_add_f32 v1, v2, v3" in report else values_table(report)
