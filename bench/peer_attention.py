@@ -9,11 +9,14 @@
     python bench/peer_attention.py --device cuda:0 --graph      replayed in a CUDA graph, so without the host's part
     python bench/peer_attention.py --device cuda:0 --graph --seq "" --caches 64x4096,1x16384 --page 16
                                                                 decoding alone, from pages of 16 keys
+    python bench/peer_attention.py --device cuda:0 --graph --seq "" --caches "" --batches 1x8192,4x2048
+                                                                batches of causal prompts, ragged; --page 16: from pages
     python bench/peer_attention.py --json result.json           the figures for programs as well
 
 bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys
 (--caches), 32 heads on 8. With --page quern, and FlashInfer if it is installed, read the caches from pages in random order;
-PyTorch's backends read dense ones. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
+PyTorch's backends read dense ones. --batches are prompts of equal lengths, causal, 32 heads on 8 (--heads), which quern reads
+by a plan as ragged tensors, as engines send them, or keys from pages; the backends get them dense. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
 cache's keys and values. A backend that does not take a problem is "-", and the JSON says why. The ratio is to the fastest
 backend; above 1 quern is faster. It compares medians, `of best` each side's fastest run, which other programs on the
 machine disturb less. Needs torch.
@@ -30,7 +33,7 @@ from peer_common import GRAPH_CALLS, DLTensor, Side, numbers, take_turns, timer_
 
 BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION", "math": "MATH"}
 NHD, HND = 0, 1
-QO_HEADS, KV_HEADS = 32, 8  # of decoding
+QO_HEADS, KV_HEADS = 32, 8  # of decoding, and of batches unless --heads says others
 
 
 # ---- quern
@@ -105,19 +108,30 @@ class Pages:
         return range(0, (self.batch + 1) * step, step)
 
 
-class PagedAttention:
-    """The arguments of qn_attention for a token of each of a batch's paged caches; o and q are [batch, heads, 1, dim]."""
+class PlannedAttention:
+    """The arguments of qn_attention for a batch with a plan. o and q are [batch, heads, length, dim], whose tokens lie one after the
+    other; k and v are Pages, or such tensors as q."""
 
-    def __init__(self, o, q, pages):
-        self.o, self.q = (t.view(t.shape[0], t.shape[1], t.shape[3]) for t in (o, q))
-        self.pages = pages
+    def __init__(self, o, q, keys, causal=False):
+        self.batch, self.heads, self.length, _ = q.shape
+        self.o, self.q = self.tokens(o), self.tokens(q)
+        self.pages = keys if isinstance(keys, Pages) else None
+        self.keys = keys.caches if self.pages else [self.tokens(t) for t in keys]
+        self.kv_length = keys.keys if self.pages else keys[0].shape[2]
+        self.causal = causal
+
+    @staticmethod
+    def tokens(t):
+        return t.transpose(1, 2).view(-1, t.shape[1], t.shape[3])
 
     def plan(self, quern):
-        p = self.pages
-        qo, kv, last = ((ctypes.c_int32 * len(numbers))(*numbers)
-                        for numbers in (p.indptr(1), p.indptr(p.each), [p.last] * p.batch))
-        args = PlanArgs(struct_size=ctypes.sizeof(PlanArgs), batches=p.batch, qo_indptr=qo, kv_indptr=kv, kv_last_page_len=last,
-                        page_size=p.page, num_qo_heads=QO_HEADS, num_kv_heads=KV_HEADS, head_dim_vo=p.caches[1].shape[-1])
+        def numbers(values):
+            return (ctypes.c_int32 * len(values))(*values)
+        p, ends = self.pages, range(self.batch + 1)
+        args = PlanArgs(struct_size=ctypes.sizeof(PlanArgs), batches=self.batch, qo_indptr=numbers([i * self.length for i in ends]),
+                        kv_indptr=numbers(p.indptr(p.each) if p else [i * self.kv_length for i in ends]),
+                        kv_last_page_len=numbers([p.last] * p.batch) if p else None, page_size=p.page if p else 0,
+                        num_qo_heads=self.heads, num_kv_heads=self.keys[0].shape[-2], head_dim_vo=self.keys[1].shape[-1])
         plan_bytes, room_bytes = ctypes.c_int64(), ctypes.c_int64()
         for _ in range(2):  # the sizes, then the plan
             plan = ctypes.create_string_buffer(plan_bytes.value) if plan_bytes.value else None
@@ -127,12 +141,14 @@ class PagedAttention:
     def make(self, quern):
         torch, device = quern.torch, self.q.device
         plan, plan_bytes, room_bytes = self.plan(quern)
-        tensors = {"o": self.o, "q": self.q, "k": self.pages.caches[0], "v": self.pages.caches[1], "kv_indices": self.pages.indices,
+        tensors = {"o": self.o, "q": self.q, "k": self.keys[0], "v": self.keys[1],
                    "schedule": torch.frombuffer(plan, dtype=torch.uint8).to(device),
                    "workspace": torch.empty(max(room_bytes, 1), dtype=torch.uint8, device=device)}
+        if self.pages:
+            tensors["kv_indices"] = self.pages.indices
         pointers = {name: ctypes.pointer(quern.tensor(t)) for name, t in tensors.items()}
         args = AttentionArgs(struct_size=ctypes.sizeof(AttentionArgs), layout=NHD, plan=ctypes.cast(plan, ctypes.c_void_p),
-                             plan_bytes=plan_bytes, **pointers)
+                             plan_bytes=plan_bytes, is_causal=self.causal, **pointers)
         args.keep = pointers, plan
         return args
 
@@ -205,6 +221,22 @@ def reason_of(error, said):
 
 # ---- the measurement
 
+CAUSAL = "causal", "batch"
+
+
+def tensors_of(torch, options, device, problem):
+    """Returns o, q, k and v, [batch, heads, length, dim]; those of a batch lie as engines have them, token after token."""
+    _, kind, _, q_shape, kv_shape = problem
+    v_shape = *kv_shape[:3], options.dim_v or options.dim
+    o_shape = *q_shape[:3], v_shape[3]
+
+    def make(fill, shape):
+        if kind != "batch":
+            return fill(shape, dtype=torch.bfloat16, device=device)
+        return fill((shape[0], shape[2], shape[1], shape[3]), dtype=torch.bfloat16, device=device).transpose(1, 2)
+    return make(torch.empty, o_shape), *(make(torch.randn, shape) for shape in (q_shape, kv_shape, v_shape))
+
+
 def problems_of(options):
     """Returns name, kind, length, shapes of q and of k and v."""
     for length in options.seq:
@@ -214,6 +246,10 @@ def problems_of(options):
     for batch, keys in options.caches:
         name = f"decode {batch} of {keys}" + (f" in {options.page}s" if options.page else "")
         yield name, "decode", keys, (batch, QO_HEADS, 1, options.dim), (batch, KV_HEADS, keys, options.dim)
+    for batch, length in options.batches:
+        name = f"{batch} prompts of {length}" + (f" in {options.page}s" if options.page else "")
+        qo_heads, kv_heads = options.heads
+        yield name, "batch", length, (batch, qo_heads, length, options.dim), (batch, kv_heads, length, options.dim)
 
 
 def sides_of(torch, quern, options, tensors, kind):
@@ -221,11 +257,12 @@ def sides_of(torch, quern, options, tensors, kind):
     grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
 
     def theirs():
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=kind == "causal", **grouped)
-    pages = Pages(torch, options.page, k, v) if options.page and kind == "decode" else None
-    ours = PagedAttention(o, q, pages) if pages else Attention(o, q, k, v, kind == "causal")
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=kind in CAUSAL, **grouped)
+    pages = Pages(torch, options.page, k, v) if options.page and kind in ("decode", "batch") else None
+    ours = (PlannedAttention(o, q, pages or (k, v), kind in CAUSAL) if pages or kind == "batch"
+            else Attention(o, q, k, v, kind in CAUSAL))
     sides = [Side("quern", quern.prepare("qn_attention", ours)), *(Backend(torch, name, theirs) for name in options.backends)]
-    if pages and q.is_cuda and importlib.util.find_spec("flashinfer"):
+    if pages and kind == "decode" and q.is_cuda and importlib.util.find_spec("flashinfer"):
         sides.append(flashinfer_side(torch, q, pages))
     return sides
 
@@ -253,8 +290,8 @@ def difference(o, best):
 
 def measure(torch, quern, options, device, problem):
     name, kind, length, q_shape, kv_shape = problem
-    q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device=device) for shape in (q_shape, kv_shape, kv_shape))
-    o, causal = torch.empty_like(q), kind == "causal"
+    o, q, k, v = tensors_of(torch, options, device, problem)
+    causal = kind in CAUSAL
     sides = sides_of(torch, quern, options, (o, q, k, v), kind)
     sides[0].run()
     kernel = quern.lib.qn_last_kernel().decode()
@@ -263,7 +300,8 @@ def measure(torch, quern, options, device, problem):
             side.record(torch)
     take_turns(sides, timer_of(torch, device), options, GRAPH_CALLS if options.graph else 1)
     scores = q_shape[2] * kv_shape[2] - (length * (length - 1) // 2 if causal else 0)
-    flops, cache_bytes = 4 * q_shape[0] * q_shape[1] * q_shape[3] * scores, 2 * k.numel() * k.element_size()
+    flops = 2 * q_shape[0] * q_shape[1] * (q_shape[3] + v.shape[3]) * scores
+    cache_bytes = (k.numel() + v.numel()) * k.element_size()
     row, best = beside_best(sides, flops, cache_bytes)
     on_cpu = device.type == "cpu"
     return {"problem": name, "kind": kind, "seq": length, "device": str(device), "graph": options.graph,
@@ -308,6 +346,9 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seq", type=lengths, default=[1024], help="lengths of prompts, comma list; may be empty")
     parser.add_argument("--dim", type=int, default=128, help="head_dim (default: %(default)s)")
+    parser.add_argument("--dim-v", type=int, default=0, help="head_dim of v and o (default: that of q and k)")
+    parser.add_argument("--batches", type=caches, default=[], help="comma list of batches of prompts, BATCHxLENGTH each")
+    parser.add_argument("--heads", type=numbers, default=[QO_HEADS, KV_HEADS], help="of batches: query heads, kv heads (default: 32,8)")
     parser.add_argument("--caches", type=caches, default=[(8, 4096)],
                         help="comma list of decoding steps, BATCHxKEYS each; may be empty (default: 8x4096)")
     parser.add_argument("--page", type=int, default=0, help="keys of a page; 0: dense caches (default: %(default)s)")
