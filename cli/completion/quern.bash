@@ -74,7 +74,7 @@ _quern() {
         options="--arch --devices --check --mfma --clock --chip --trace --trace-file --timeline --json --error-exitcode --env"
         ;;
     profile)
-        options="--arch --devices --kernel --json --svg --clock --timeline --force"
+        options="--arch --devices --kernel --json --svg --html --clock --timeline --force"
         ;;
     cache)
         options="--json"

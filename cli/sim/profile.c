@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-static const char *arch, *pattern, *json_path, *svg_path, *timeline_path, *clock_mode;
+static const char *arch, *pattern, *json_path, *svg_path, *html_path, *timeline_path, *clock_mode;
 static int64_t num_devices;
 static bool force;
 
@@ -39,6 +39,11 @@ static const cli_option options[] = {
      .value = "FILE.svg",
      .to = &svg_path,
      .help = "draw instruction mix, bytes, occupancy, and where modelled time went"},
+    {.name = "--html",
+     .kind = CLI_TEXT,
+     .value = "FILE.html",
+     .to = &html_path,
+     .help = "write a page: roofline, stalls, levels of memory, annotated listing"},
     CLI_SIM_CLOCK_OPTION(clock_mode, "model time: of some workgroups alone, of some, of all"),
     {.name = "--timeline",
      .kind = CLI_TEXT,
@@ -168,7 +173,7 @@ static qn_status start(cli_output *out, const char *path, char *text) {
 
 /** Shows the kernels, and writes all files whole before any gets its name. */
 static qn_status show(json_t *kernels, int count, char **arguments, int ended, const char *folder) {
-    enum { JSON, SVG, TIMELINE, FILES };
+    enum { JSON, SVG, HTML, TIMELINE, FILES };
     cli_output files[FILES] = {};
     size_t i;
     json_t *kernel;
@@ -183,6 +188,8 @@ static qn_status show(json_t *kernels, int count, char **arguments, int ended, c
         CLI_TRY_OUT(start(&files[JSON], json_path, make_json(kernels, count, arguments, ended)));
     if (svg_path)
         CLI_TRY_OUT(start(&files[SVG], svg_path, profile_draw(kernels)));
+    if (html_path)
+        CLI_TRY_OUT(start(&files[HTML], html_path, profile_page(kernels, count, arguments)));
     if (timeline_path)
         CLI_TRY_OUT(start(&files[TIMELINE], timeline_path, profile_timeline(folder)));
     for (int k = 0; k < FILES; k++)
@@ -258,7 +265,7 @@ static qn_status check_arguments(int count) {
     qn_status st =
         count ? QN_OK
               : cli_fail(QN_E_INVALID, "found no PROGRAM to run, needs PROGRAM [ARGUMENT...]");
-    const char *const paths[] = {json_path, svg_path, timeline_path};
+    const char *const paths[] = {json_path, svg_path, html_path, timeline_path};
     if (st == QN_OK && timeline_path && !has_clock())
         st = cli_fail(QN_E_INVALID, "--timeline %s: no time is modelled, needs --clock",
                       timeline_path);
@@ -293,7 +300,7 @@ const cli_command cli_profile = {
         "rocprof's. docs/simulator.md says what each counter counts. Nothing is timed, but\n"
         "--clock models the time of kernels on gfx942, and where it went: sample runs some\n"
         "workgroups alone, on the others as well, full all at modelled time (docs/clock.md).\n"
-        "--timeline writes waves and their longest waits for ui.perfetto.dev.\n"
+        "--timeline writes waves and their longest waits for ui.perfetto.dev, --html a page.\n"
         "PROGRAM runs as with quern sim; put -- before a program that has options of its\n"
         "own. The exit status is the program's.",
     .options = options,

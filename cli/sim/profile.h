@@ -29,6 +29,9 @@ json_t *profile_collect(const char *folder, int *processes);
 /** Adds every number of an object to that of the same name in another, at any depth. */
 void profile_add_numbers(json_t *to, const json_t *from);
 
+/** Returns an HTML page of all kernels and the program's arguments; the caller frees it. */
+char *profile_page(const json_t *kernels, int count, char **arguments);
+
 /** How the names of processes' timelines end. */
 #define PROFILE_TIMELINE ".timeline"
 /** Returns the timelines of all processes in the folder as one, which the caller frees.

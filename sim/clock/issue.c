@@ -69,7 +69,7 @@ static bool put_off(visit *v, const sim_timed_wave *w, uint64_t tick, sim_spent 
     if (tick < v->next || v->next == SIM_NEVER) {
         v->next = tick;
         v->waits = reason;
-        v->waits_at = place_of(v->m, w);
+        v->waits_at = reason == SIM_SPENT_IDLE ? v->m->num_insts : place_of(v->m, w);
     }
     return false;
 }

@@ -71,11 +71,12 @@ COMMANDS = {
     "tune verify": "tune verify {in}/table",
     "tune list --json": "tune list {in}/table --json",
     "profile": "profile --json {out}/p.json --svg {out}/p.svg -- {quern} check --device sim:gfx942 --quick packbits merge_states",
+    "profile --clock": "profile --clock on --html {out}/p.html --timeline {out}/waves -- {quern} check --device sim:gfx942 --quick packbits",
     "sim": "sim --env --arch gfx1151",
     "sim PROGRAM": "sim -- {quern} cache path",
     "help": "help --json",
 }
-LONG = {"check --json", "gemm --json", "profile", "bench", "check"}  # a tenth of a second a run and more
+LONG = {"check --json", "gemm --json", "profile", "profile --clock", "bench", "check"}  # a tenth of a second a run and more
 
 
 def run(text, shim, inputs, out, **variables):

@@ -166,3 +166,19 @@ def test_no_kernel():
     count = "import ctypes; ctypes.CDLL('libamdhip64.so').hipGetDeviceCount(ctypes.byref(ctypes.c_int()))"
     done = run("profile", "--", sys.executable, "-c", count)
     assert done.returncode == 0 and "launched no kernel" in done.stderr
+
+
+def test_page_without_clock(tmp_path):
+    """Tests the page of a chip without a model, and of a program that launches nothing. tests/page_test.py looks at the page
+    of modelled time in a browser."""
+    kernels, _ = profile(tmp_path / "p.json", "--html", tmp_path / "p.html", "--", *check("sim:gfx1201"))
+    page = (tmp_path / "p.html").read_text()
+    sections = page.split("<section class=kernel ")[1:]
+    assert len(sections) == len(kernels["kernels"]) > 1
+    for k, section in zip(kernels["kernels"], sections):
+        assert f"<h2>{k['name']}</h2>" in section and f"href=\"#{section[3:section.index('>')]}\"" in page
+        assert "No time is modelled" in section and "<svg" not in section and "nan" not in section
+        assert f"{k['counters']['insts']} of waves that ran" in section and f"{k['vgprs']} VGPRs" in section
+    refused("profile", "--html", tmp_path / "p.html", "--", "true", says=["p.html", "exists"])
+    ok("profile", "--html", tmp_path / "none.html", "--", "true")
+    assert "No kernel ran." in (tmp_path / "none.html").read_text()

@@ -106,6 +106,7 @@ def test_unknown_option(command):
     (["profile", "--devices", "17", "true"], ["--devices", "17", "16"]),
     (["profile", "--json", "/nonesuch/p.json", "true"], ["/nonesuch/p.json", "cannot be created"]),
     (["profile", "--svg", "/nonesuch/p.svg", "true"], ["/nonesuch/p.svg", "cannot be created"]),
+    (["profile", "--html", "/nonesuch/p.html", "true"], ["/nonesuch/p.html", "cannot be created"]),
     (["cache"], ["path|list|verify|clear"]),
     (["cache", "nonesuch"], ["nonesuch", "path, list, verify, clear"]),
     (["tune"], ["no problems are given"]),
