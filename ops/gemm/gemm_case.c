@@ -260,31 +260,33 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
         (form){"b", rank_b, s->groups, s->n, s->k, s->dtype_b, s->b_transposed, gaps, turns}));
     QN_TRY(matrix_create(&c->d, stream,
                          (form){"d", rank, slabs, s->m, columns, s->dtype_d, false, gaps, turns}));
-    QN_TRY(matrix_create(&c->c, stream, (form){"c", 2, 1, s->m, columns, s->dtype_d, false, gaps}));
-    QN_TRY(matrix_create(
-        &c->scale_a, stream,
-        (form){"scale_a", rank, slabs, s->m, kb, QNI_F32, gaps || s->has_scale_columns, gaps}));
-    QN_TRY(matrix_create(&c->scale_b, stream,
-                         (form){"scale_b", rank_b, s->groups, nb, kb, QNI_F32, false, gaps}));
+    QN_TRY(matrix_create(&c->c, stream,
+                         (form){"c", 2, 1, s->m, columns, s->dtype_d, false, gaps, false}));
+    QN_TRY(matrix_create(&c->scale_a, stream,
+                         (form){"scale_a", rank, slabs, s->m, kb, QNI_F32,
+                                gaps || s->has_scale_columns, gaps, false}));
+    QN_TRY(
+        matrix_create(&c->scale_b, stream,
+                      (form){"scale_b", rank_b, s->groups, nb, kb, QNI_F32, false, gaps, false}));
     const qni_dtype vectors = s->has_f32_vectors ? QNI_F32 : QNI_BF16;
     if (s->has_bias)
         QN_TRY(matrix_create(&c->bias, stream,
                              (form){"bias", is_dense ? 1 : 2, 1, is_dense ? 1 : s->groups, s->n,
-                                    vectors, false, gaps}));
+                                    vectors, false, gaps, false}));
     if (has_found_scales(s))
-        QN_TRY(matrix_create(
-            &c->scale_d, stream,
-            (form){"scale_d", rank, slabs, s->m, qni_pieces(columns, 128), QNI_F32, false, gaps}));
+        QN_TRY(matrix_create(&c->scale_d, stream,
+                             (form){"scale_d", rank, slabs, s->m, qni_pieces(columns, 128), QNI_F32,
+                                    false, gaps, false}));
     if (s->has_given_scale)
         QN_TRY(matrix_create(&c->given_scale_d, stream,
-                             (form){"given_scale_d", 1, 1, 1, 1, QNI_F32, false, false}));
+                             (form){"given_scale_d", 1, 1, 1, 1, QNI_F32, false, false, false}));
     if (s->gate_batches)
         QN_TRY(matrix_create(&c->gate, stream,
                              (form){"gate", s->gate_batches > 1 ? 2 : 1, 1, s->gate_batches,
-                                    columns, vectors, false, gaps}));
+                                    columns, vectors, false, gaps, false}));
     const int64_t entries = s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups;
     QN_TRY(matrix_create(&c->layout, stream,
-                         (form){"layout", 1, 1, 1, entries, QNI_I32, false, false}));
+                         (form){"layout", 1, 1, 1, entries, QNI_I32, false, false, false}));
     return QN_OK;
 }
 
@@ -413,10 +415,12 @@ static qn_status pack(qni_gemm_case *c, qn_stream *stream) {
     DLDataType dtype;
     QN_TRY(qn_gemm_packed_shape(stream->device, &c->b.t, shape, &dtype));
     qni_dtype kind = qni_gemm_pack_dtype(stream->device, s->dtype_b);
-    QN_TRY(matrix_create(&c->packed, stream,
-                         (form){"packed", 3, shape[0], shape[1], shape[2], kind, false, false}));
-    QN_TRY(matrix_create(&c->packed_scale, stream,
-                         (form){"packed_scale", rank, s->groups, nb, kb, QNI_F32, false, false}));
+    QN_TRY(matrix_create(
+        &c->packed, stream,
+        (form){"packed", 3, shape[0], shape[1], shape[2], kind, false, false, false}));
+    QN_TRY(matrix_create(
+        &c->packed_scale, stream,
+        (form){"packed_scale", rank, s->groups, nb, kb, QNI_F32, false, false, false}));
     QN_TRY(qni_area_reset(&c->packed.area, stream));
     QN_TRY(qn_gemm_pack(stream, &c->packed.t, &c->packed_scale.t, &c->b.t, &c->scale_b.t));
     c->args.b = &c->packed.t;

@@ -157,7 +157,7 @@ static total add_up(const run *x, const run *y) {
 
 /** Returns the products that hardware loses which takes subnormals for zeros. */
 static double flushed(const run *x, const run *y) {
-    double lost = BLOCK * SMALLEST_NORMAL;
+    double lost = (double)BLOCK * SMALLEST_NORMAL;
     for (int k = 0; k < BLOCK; k++)
         if (is_subnormal(x->at[k]) || is_subnormal(y->at[k]))
             lost += fabs(x->at[k] * y->at[k]);
