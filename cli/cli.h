@@ -160,6 +160,9 @@ void cli_progress_end(void);
 // ---- memory (output.c): the command ends when memory runs out
 
 [[noreturn]] void cli_out_of_memory(void);
+/** Opens a stream that writes to *text, which the caller frees after cli_stream_end. */
+FILE *cli_stream(char **text, size_t *bytes);
+void cli_stream_end(FILE *to);
 void *cli_alloc(size_t bytes);                                                 // zeroed, never null
 char *cli_text(const char *format, ...) __attribute__((format(printf, 1, 2))); // caller frees
 

@@ -96,8 +96,10 @@ qn_status cli_check_inputs(void) {
 
 qn_status cli_fail_path(const char *path, const char *action) {
     const int code = errno;
-    return cli_fail(code == ENOENT ? QN_E_NOT_FOUND : QN_E_IO, "%s: %s: %s", path, action,
-                    strerror(code));
+    const qn_status status = code == ENOENT   ? QN_E_NOT_FOUND
+                             : code == ENOMEM ? QN_E_MEMORY
+                                              : QN_E_IO;
+    return cli_fail(status, "%s: %s: %s", path, action, strerror(code));
 }
 
 static struct cli_source *source_add(const char *path, const struct stat *was, const void *data) {

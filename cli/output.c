@@ -13,6 +13,19 @@ void cli_out_of_memory(void) {
     exit(CLI_BAD_INPUT);
 }
 
+FILE *cli_stream(char **text, size_t *bytes) {
+    FILE *to = open_memstream(text, bytes);
+    if (!to)
+        cli_out_of_memory();
+    return to;
+}
+
+void cli_stream_end(FILE *to) {
+    const bool is_short = ferror(to) != 0; // which fclose does not tell
+    if (fclose(to) != 0 || is_short)
+        cli_out_of_memory();
+}
+
 void *cli_alloc(size_t bytes) {
     void *memory = calloc(1, bytes ? bytes : 1);
     if (!memory)

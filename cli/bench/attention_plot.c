@@ -96,9 +96,7 @@ char *attention_draw(const qn_device_info *device, const cli_limits *limits,
                      const attention_speed *speeds, int count) {
     char *body = nullptr;
     size_t size = 0;
-    FILE *to = open_memstream(&body, &size);
-    if (!to)
-        cli_out_of_memory();
+    FILE *to = cli_stream(&body, &size);
     picture p = {to, device, limits, speeds, count, TOP};
     char *how = cli_text("attention of bf16, heads of 128, %s times", cli_times(device)),
          *from = cli_text("limits: %s", limits->source);
@@ -109,8 +107,7 @@ char *attention_draw(const qn_device_info *device, const cli_limits *limits,
     draw_prompts(&p, ATTENTION_WHOLE, "prompts of 24 heads, whole");
     draw_prompts(&p, ATTENTION_CAUSAL, "prompts of 24 heads, causal");
     draw_decode(&p);
-    if (fclose(to) != 0 || !body)
-        cli_out_of_memory();
+    cli_stream_end(to);
     char *text = svg_whole(p.top + GAP, body);
     free(body);
     return text;

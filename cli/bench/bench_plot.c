@@ -38,9 +38,7 @@ static void draw_one(FILE *to, const bench_report *b, const measurement *r, int 
 static char *draw_bars(const bench_report *b) {
     char *body = nullptr;
     size_t size = 0;
-    FILE *to = open_memstream(&body, &size);
-    if (!to)
-        cli_out_of_memory();
+    FILE *to = cli_stream(&body, &size);
     const int end = TOP + b->count * SVG_STEP, full = frame.left + (int)frame.full;
     char *rest =
         cli_text("%s times: share of the limit (line: 100 %%)", cli_times(&b->device.info));
@@ -50,8 +48,7 @@ static char *draw_bars(const bench_report *b) {
         draw_one(to, b, &b->results[i], TOP + i * SVG_STEP);
     fprintf(to, "<line x1='%d' x2='%d' y1='%d' y2='%d' stroke='#bb5566'/>\n", full, full, TOP - 4,
             end);
-    if (fclose(to) != 0 || !body)
-        cli_out_of_memory();
+    cli_stream_end(to);
     char *text = svg_whole(end + 12, body);
     free(body);
     return text;

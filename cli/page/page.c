@@ -209,9 +209,7 @@ char *profile_page(const json_t *kernels, int count, char **arguments) {
     char *text = nullptr;
     size_t bytes, i;
     json_t *k;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to)
-        cli_out_of_memory();
+    FILE *to = cli_stream(&text, &bytes);
     write_head(to, count, arguments);
     if (json_array_size(kernels) == 0)
         fputs("<p class=card>No kernel ran.</p>\n", to);
@@ -223,7 +221,6 @@ char *profile_page(const json_t *kernels, int count, char **arguments) {
     }
     fprintf(to, "<footer>quern %s</footer>\n</main>\n<script>\n%s</script>\n</body>\n</html>\n",
             qn_version(), script);
-    if (fclose(to) != 0)
-        cli_out_of_memory();
+    cli_stream_end(to);
     return text;
 }

@@ -4,6 +4,7 @@
 #define CLI_PROFILE_H
 
 #include "../cli.h"
+#include "../file.h"
 
 /** Returns a member of a kernel's counters; 0 if the chip has no such counter. */
 int64_t profile_counter(const json_t *kernel, const char *name);
@@ -26,6 +27,9 @@ void profile_classes(profile_class out[PROFILE_CLASSES], const json_t *kernel);
 /** Collects the counters of all files in the folder; *processes counts the processes that used the
  *  simulated GPU. */
 json_t *profile_collect(const char *folder, int *processes);
+/** Maps a process's file. Returns false if the file cannot be read; ends the command if that is
+ *  for want of memory. */
+bool profile_map(cli_map *map, const char *path);
 /** Adds every number of an object to that of the same name in another, at any depth. */
 void profile_add_numbers(json_t *to, const json_t *from);
 

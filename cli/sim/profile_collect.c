@@ -101,6 +101,13 @@ static void add_kernel(json_t *kernels, json_t *kernel) {
     cli_json_add(kernels, json_incref(kernel));
 }
 
+bool profile_map(cli_map *map, const char *path) {
+    const qn_status st = cli_map_open(map, path);
+    if (st == QN_E_MEMORY)
+        cli_out_of_memory();
+    return st == QN_OK;
+}
+
 /** Adds a process's file. Returns false if the file is no such file, or was not written to its
  *  end. */
 static bool read_file(json_t *kernels, const char *folder, const char *name) {
@@ -110,7 +117,7 @@ static bool read_file(json_t *kernels, const char *folder, const char *name) {
     cli_map map = {0};
     size_t i;
     json_t *kernel;
-    if (dot && strcmp(dot, ".json") == 0 && cli_map_open(&map, path) == QN_OK && map.data)
+    if (dot && strcmp(dot, ".json") == 0 && profile_map(&map, path) && map.data)
         whole = json_loadb((const char *)map.data, (size_t)map.bytes, 0, nullptr);
     json_array_foreach(json_object_get(whole, "kernels"), i, kernel) add_kernel(kernels, kernel);
     cli_map_close(&map);

@@ -167,12 +167,9 @@ char *profile_draw(const json_t *kernels) {
     size_t bytes = 0, i;
     json_t *k;
     int height = GAP / 2;
-    FILE *to = open_memstream(&body, &bytes);
-    if (!to)
-        cli_out_of_memory();
+    FILE *to = cli_stream(&body, &bytes);
     json_array_foreach((json_t *)(uintptr_t)kernels, i, k) height = draw_kernel(to, k, height);
-    if (fclose(to) != 0 || !body)
-        cli_out_of_memory();
+    cli_stream_end(to);
     char *text = svg_whole(height, body);
     free(body);
     return text;

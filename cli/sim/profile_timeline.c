@@ -42,16 +42,16 @@ char *profile_timeline(const char *folder) {
     const char *comma = "";
     size_t bytes;
     int processes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    DIR *dir = to ? opendir(folder) : nullptr;
-    if (!to || (!dir && errno == ENOMEM))
+    FILE *to = cli_stream(&text, &bytes);
+    DIR *dir = opendir(folder);
+    if (!dir && errno == ENOMEM)
         cli_out_of_memory();
     fputs("[\n", to);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         const char *dot = strrchr(entry->d_name, '.');
         char *path = cli_path(folder, entry->d_name);
         cli_map map = {0};
-        if (dot && strcmp(dot, PROFILE_TIMELINE) == 0 && cli_map_open(&map, path) == QN_OK)
+        if (dot && strcmp(dot, PROFILE_TIMELINE) == 0 && profile_map(&map, path))
             write_file(to, &map, processes++, &comma);
         cli_map_close(&map);
         free(path);
@@ -59,7 +59,6 @@ char *profile_timeline(const char *folder) {
     fputs("\n]\n", to);
     if (dir)
         closedir(dir);
-    if (fclose(to) != 0)
-        cli_out_of_memory();
+    cli_stream_end(to);
     return text;
 }

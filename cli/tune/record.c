@@ -75,17 +75,14 @@ static void put_record(FILE *to, const tune_file *f, const tune_problems *p, con
 char *tune_file_text(const tune_file *f, const tune_problems *p, const char *arch) {
     char *text = nullptr;
     size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to)
-        cli_out_of_memory();
+    FILE *to = cli_stream(&text, &bytes);
     fprintf(to,
             "quern tune 1\n# quern tune wrote this table and goes on with it (docs/tune.md).\n"
             "# command: %s\n# device: %s\n# library: %s\n",
             f->command, f->device, f->library);
     for (int i = 0; i < f->count; i++)
         put_record(to, f, p, arch, i);
-    if (fclose(to) != 0)
-        cli_out_of_memory();
+    cli_stream_end(to);
     return text;
 }
 

@@ -124,9 +124,7 @@ static const char *const variables[] = {"QUERN_DISABLE", "QUERN_BATCH_INVARIANT"
 static char *command_text(unsigned ops) {
     char *text = nullptr;
     size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to)
-        cli_out_of_memory();
+    FILE *to = cli_stream(&text, &bytes);
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *value = getenv(variables[i]);
         if (value && *value)
@@ -138,8 +136,7 @@ static char *command_text(unsigned ops) {
             fprintf(to, " %s", tune_op_names[i]);
     for (const cli_option *p = options; p->name; p++)
         put_option(to, p);
-    if (fclose(to) != 0)
-        cli_out_of_memory();
+    cli_stream_end(to);
     return clean(text);
 }
 

@@ -156,10 +156,11 @@ int sim_device_print(bool to_stderr, const char *format, const uint64_t *words, 
     if (!out)
         return -1;
     print(out, format, &r);
+    const bool is_short = ferror(out) != 0;
     fclose(out);
     // The text goes through the program's own stream, so that it keeps its order with the program's
     // text, and is flushed at once.
-    const bool ok = text && fwrite(text, 1, bytes, to) == bytes && fflush(to) == 0;
+    const bool ok = text && !is_short && fwrite(text, 1, bytes, to) == bytes && fflush(to) == 0;
     free(text);
     return ok ? (int)bytes : -1;
 }
