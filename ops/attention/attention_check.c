@@ -199,7 +199,7 @@ static const qni_attention_spec specs[] = {
     {PAGED, 3, {1, 3, 1}, {290, 70, 3}, HEADS(4, 1, 256), BF16, .page = 24, .is_causal = true, .has_lse = true},
     {PAGED, 2, {1, 2}, {270, 33}, HEADS(4, 2, 128), BF16, .page = 5, .cap = 30, .has_scales = true,
      .has_negative_scales = true, .has_lse = true},
-    // Prompts of more than one length: tiles of 192 and of 128 rows, of several heads, each storage.
+    // Prompts of more than one length, in each storage: tiles of 192 and 128 rows, of several heads
     {RAGGED, 3, {70, 33, 9}, {150, 33, 100}, HEADS(4, 1, 64), BF16, RAMPS, .is_causal = true, QUICK},
     {RAGGED, 2, {100, 40}, {100, 170}, HEADS(6, 1, 128), F16, .is_causal = true, .has_lse = true},
     {RAGGED, 3, {200, 20, 30}, {130, 0, 7}, HEADS(3, 1, 72), BF16, .has_lse = true},
