@@ -255,10 +255,13 @@ static bool set_environment(const char *links, const char *folder) {
     return ok;
 }
 
-/** Returns whether time will be modelled, as far as this command can tell. */
+/** Returns whether time will be modelled: the last value of an option counts. */
 static bool has_clock(void) {
-    const char *given = getenv("QUERN_SIM");
-    return clock_mode || (given && strstr(given, "clock="));
+    static const char key[] = "clock=";
+    const char *at = getenv("QUERN_SIM"), *mode = nullptr;
+    while (at && (at = strstr(at, key)))
+        mode = at += sizeof key - 1;
+    return clock_mode || (mode && strncmp(mode, "off", 3) != 0);
 }
 
 static qn_status check_arguments(int count) {

@@ -95,6 +95,7 @@ def test_processes(tmp_path):
 def test_refused(tmp_path):
     path = tmp_path / "t.json"
     refused("profile", "--timeline", path, "--", "true", says=["--timeline", "t.json", "needs --clock"], leaves=path)
+    refused("profile", "--timeline", path, "--", "true", says=["needs --clock"], env=os.environ | {"QUERN_SIM": "clock=on;clock=off"})
     refused("sim", "--timeline", path, "--", "true", says=["timeline=", "no time is modelled", "clock=on"], leaves=path)
     path.write_text("mine")
     refused("profile", "--clock", "on", "--timeline", path, "--", "true", says=["t.json", "exists"])
