@@ -168,20 +168,16 @@ static void write_row(const page *p, double all_ns) {
     fputs("</tr>\n", p->to);
 }
 
-static void write_overview(FILE *to, const json_t *kernels) {
+static void write_overview(FILE *to, const page *pages, int count) {
     double all = 0;
-    size_t i;
-    json_t *k;
-    json_array_foreach((json_t *)(uintptr_t)kernels, i, k) all +=
-        page_number(json_object_get(k, "clock"), "ns");
-    fputs(
-        "<section class=\"card wide\">\n<table class=overview><thead><tr><th>Kernel</th><th class=n>"
-        "Launches</th><th class=n>Modelled time</th><th colspan=2>Share</th></tr></thead><tbody>\n",
-        to);
-    json_array_foreach((json_t *)(uintptr_t)kernels, i, k) {
-        const page p = page_of(to, k, (int)i);
-        write_row(&p, all);
-    }
+    for (int i = 0; i < count; i++)
+        all += pages[i].ns;
+    fputs("<section class=\"card wide\">\n<table class=overview><thead><tr><th>Kernel</th><th "
+          "class=n>Launches</th><th class=n>Modelled time</th><th colspan=2>Share</th></tr></thead>"
+          "<tbody>\n",
+          to);
+    for (int i = 0; i < count; i++)
+        write_row(&pages[i], all);
     fputs("</tbody></table></section>\n", to);
 }
 
@@ -205,22 +201,41 @@ static void write_head(FILE *to, int count, char **arguments) {
           to);
 }
 
+static int by_time(const void *a, const void *b) {
+    const page *x = a, *y = b;
+    return x->ns != y->ns ? (x->ns < y->ns ? 1 : -1) : x->number - y->number;
+}
+
+/** Returns the kernels, the dearest first; the caller frees the list. */
+static page *order(FILE *to, const json_t *kernels, int count) {
+    page *pages = cli_alloc((size_t)count * sizeof *pages);
+    for (int i = 0; i < count; i++)
+        pages[i] = page_of(to, json_array_get(kernels, (size_t)i), i);
+    qsort(pages, (size_t)count, sizeof *pages, by_time);
+    for (int i = 0; i < count; i++)
+        pages[i].rank = i;
+    return pages;
+}
+
 char *profile_page(const json_t *kernels, int count, char **arguments) {
+    const int num_kernels = (int)json_array_size(kernels);
     char *text = nullptr;
-    size_t bytes, i;
-    json_t *k;
-    FILE *to = cli_stream(&text, &bytes);
+    size_t bytes;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to)
+        cli_out_of_memory();
+    page *pages = order(to, kernels, num_kernels);
     write_head(to, count, arguments);
-    if (json_array_size(kernels) == 0)
+    if (num_kernels == 0)
         fputs("<p class=card>No kernel ran.</p>\n", to);
-    if (json_array_size(kernels) > 1)
-        write_overview(to, kernels);
-    json_array_foreach((json_t *)(uintptr_t)kernels, i, k) {
-        const page p = page_of(to, k, (int)i);
-        write_kernel(&p);
-    }
+    if (num_kernels > 1)
+        write_overview(to, pages, num_kernels);
+    for (int i = 0; i < num_kernels; i++)
+        write_kernel(&pages[i]);
     fprintf(to, "<footer>quern %s</footer>\n</main>\n<script>\n%s</script>\n</body>\n</html>\n",
             qn_version(), script);
-    cli_stream_end(to);
+    free(pages);
+    if (fclose(to) != 0)
+        cli_out_of_memory();
     return text;
 }

@@ -9,11 +9,13 @@
 /** A kernel while its section is written. */
 typedef struct page {
     FILE *to;
-    int number;                                   // in the page
-    const json_t *kernel, *clock, *chip, *memory; // clock is null: no time is modelled
-    double ns;                                    // of all launches, modelled
-    double scale; // from what ran at modelled time to all workgroups
-    double rate;  // clock of the last launch over the highest one
+    int number; // of the kernel, from 0
+    int rank;   // in the page, from 0: the dearest kernel comes first
+    const json_t *kernel;
+    const json_t *clock, *chip, *memory; // null: no time is modelled
+    double ns;                           // of all launches, modelled
+    double scale;                        // from what ran at modelled time to all workgroups
+    double rate;                         // clock of the last launch over the highest one
 } page;
 
 /** A level of memory, from the far end on. */

@@ -104,6 +104,8 @@ static void write_controls(FILE *to) {
         to);
 }
 
+enum { OPEN = 3 }; // listings that are open: more make a browser slow
+
 void page_instructions(const page *p) {
     const json_t *all = json_object_get(p->clock, "instructions");
     const char *function = nullptr;
@@ -112,8 +114,8 @@ void page_instructions(const page *p) {
     const json_t **list = profile_dearest(all, &count);
     const int64_t dearest = count ? profile_cycles(list[0]) : 0;
     free(list);
-    fprintf(p->to, "<details class=\"card code-card\" open><summary>Instructions: %zu</summary>\n",
-            json_array_size(all));
+    fprintf(p->to, "<details class=\"card code-card\"%s><summary>Instructions: %zu</summary>\n",
+            p->rank < OPEN ? " open" : "", json_array_size(all));
     write_controls(p->to);
     fputs("<div class=scroll><table class=listing><thead><tr><th data-by=at>Offset</th>"
           "<th>Instruction</th><th class=n data-by=issues>Issues</th><th data-by=cycles colspan=2>"

@@ -168,9 +168,18 @@ def test_no_kernel():
     assert done.returncode == 0 and "launched no kernel" in done.stderr
 
 
+def test_page(tmp_path):
+    """Tests that the dearest kernel comes first. tests/page_test.py looks at the page of a kernel in a browser."""
+    kernels, _ = profile(tmp_path / "p.json", "--clock", "on", "--html", tmp_path / "p.html", "--", *check())
+    page = (tmp_path / "p.html").read_text()
+    names = re.findall("<h2>(.*)</h2>", page)
+    ns = {k["name"]: k["clock"]["ns"] for k in kernels["kernels"]}
+    assert names == sorted(ns, key=ns.get, reverse=True) == re.findall('<tr><td><a class=code href="#kernel-.*">(.*)</a>', page)
+    assert page.count("<details") == len(names) > page.count("<details class=\"card code-card\" open") == 3
+
+
 def test_page_without_clock(tmp_path):
-    """Tests the page of a chip without a model, and of a program that launches nothing. tests/page_test.py looks at the page
-    of modelled time in a browser."""
+    """Tests the page of a chip without a model, and of a program that launches nothing."""
     kernels, _ = profile(tmp_path / "p.json", "--html", tmp_path / "p.html", "--", *check("sim:gfx1201"))
     page = (tmp_path / "p.html").read_text()
     sections = page.split("<section class=kernel ")[1:]
