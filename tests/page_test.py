@@ -42,6 +42,7 @@ const found = {
 const set = (of, value, event) => { of.value = value; of.dispatchEvent(new Event(event)); };
 set(search, "atomic", "input"); steps.filter = visible();
 set(search, "", "input"); set(choice, "ran", "change"); steps.ran = visible();
+set(choice, "dearest", "change"); steps.costly = visible();
 set(choice, "all", "change"); heads.find(head => head.dataset.by === "cycles").click(); steps.dearest = visible();
 heads.find(head => head.dataset.by === "at").click(); steps.at = visible();
 all(kernel, ".lines tr")[0].click(); steps.line = visible();
@@ -132,6 +133,8 @@ def check_code(found):
     places, steps = [row[0] for row in found["rows"]], found["steps"]
     assert steps["filter"] == [p for p, i in zip(places, listed) if "atomic" in i["text"]] != []
     assert steps["ran"] == [p for p, i in zip(places, listed) if i["issues"]] != places
+    costly = sorted((-c, at) for at, c in enumerate(cost) if c)[:50]
+    assert steps["costly"] == [p for at, p in enumerate(places) if at in {at for _, at in costly}] != places
     assert steps["dearest"] == [p for _, _, p in sorted((-c, at, p) for at, (c, p) in enumerate(zip(cost, places)))]
     assert steps["at"] == places
     first = f"{pathlib.Path(CLOCK['lines'][0]['file']).name}:{CLOCK['lines'][0]['line']}"

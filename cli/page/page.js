@@ -8,9 +8,11 @@ for (const card of document.querySelectorAll(".code-card")) {
   const rows = [...body.rows], search = card.querySelector("input"), choice = card.querySelector("select");
   const shown = card.querySelector("output");
   const cycles = row => Number(row.dataset.cycles || 0);
-  const dearest = new Set([...rows].sort((a, b) => cycles(b) - cycles(a)).slice(0, 50));
+  const find = () => new Set([...rows].sort((a, b) => cycles(b) - cycles(a)).slice(0, 50));
+  let dearest;
 
   const update = () => {
+    if (choice.value === "dearest") dearest ??= find();
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let count = 0;
     for (const row of rows) {
@@ -47,5 +49,4 @@ for (const card of document.querySelectorAll(".code-card")) {
       card.scrollIntoView();
     });
   }
-  update();
 }

@@ -57,7 +57,7 @@ const json_t **profile_dearest(const json_t *items, size_t *count);
 /** Writes an instruction's place, "+0x002c" behind the kernel's first one, to buf and returns
  *  buf. */
 const char *profile_place(const json_t *kernel, const json_t *instruction, char *buf, size_t room);
-/** Returns the waves that a SIMD had on average; NaN if it is not known. */
+/** Returns the waves that a SIMD had on average. */
 double profile_waves(const json_t *kernel);
 
 /** Prints every kernel's counters for people. (profile_text.c) */
