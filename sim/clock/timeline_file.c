@@ -99,10 +99,11 @@ void sim_timeline_fork_parent(void) {
     pthread_mutex_unlock(&timeline.lock);
 }
 
-/** The child has a file of its own, which it opens when it launches a kernel. */
+/** The child has a file and events of its own. It opens the file when it launches a kernel. */
 void sim_timeline_fork_child(void) {
     pthread_mutex_init(&timeline.lock, nullptr);
     timeline.is_child = true;
+    timeline.is_lost = timeline.is_cut = false;
     if (timeline.file)
         fclose(timeline.file);
     timeline.file = nullptr;

@@ -4,6 +4,8 @@
 #include "../look/look_testing.h"
 #include "timeline.h"
 
+#include <sys/wait.h>
+
 static const test_launch some = {.arch = "gfx942", .groups = 8, .threads = 256, .lds_bytes = 64};
 
 static void run_in(sim_clock_mode mode, const test_launch *launch, const char *source) {
@@ -54,31 +56,34 @@ static char *finish(const char *path) {
     return text;
 }
 
-/** Runs launches until the events are used up: most by waits, which cost little, the last by
- *  waves. */
-static void use_up(void) {
+/** Runs launches until the events are used up: most by waits, which cost little, the last by waves.
+ *  Returns what was told on standard error, which the caller frees. */
+static char *use_up(void) {
     static const char waits[] = "s_movk_i32 s20, 600\nloop:\n s_sleep 2\n s_sub_u32 s20, s20, 1\n"
                                 "s_cmp_lg_u32 s20, 0\n s_cbranch_scc1 loop\n s_endpgm\n";
     const test_launch waves = {.arch = "gfx942", .groups = 64, .threads = 1024};
+    char told[64];
+    make_path(told);
+    fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    assert_non_null(freopen(told, "w", stderr));
     for (int i = 0; i < 10; i++)
         run_timed(&some, waits);
     for (int i = 0; i < 16; i++)
         run_timed(&waves, "s_endpgm");
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    char *errors = read_file(told);
+    unlink(told);
+    return errors;
 }
 
 /** Tests that a process's events end at the limit, and that this is told once. */
 static void test_too_many_events(void **) {
-    char path[64], told[64];
-    make_path(told);
+    char path[64];
     begin(path);
-    fflush(stderr);
-    const int before = dup(STDERR_FILENO);
-    assert_non_null(freopen(told, "w", stderr));
-    use_up();
-    fflush(stderr);
-    dup2(before, STDERR_FILENO);
-    close(before);
-    char *text = finish(path), *errors = read_file(told);
+    char *errors = use_up(), *text = finish(path);
     const size_t slices = count(text, "\"ph\":\"X\""), samples = count(text, "\"ph\":\"C\"");
     assert_true(slices + samples > SIM_TIMELINE_EVENTS - 1000);
     assert_true(slices + samples <= SIM_TIMELINE_EVENTS + 1);
@@ -87,7 +92,6 @@ static void test_too_many_events(void **) {
     assert_int_equal(count(errors, "\n"), 1);
     free(text);
     free(errors);
-    unlink(told);
 }
 
 /** Tests that of too many waits the longest are kept. */
@@ -144,6 +148,35 @@ static void test_sample(void **) {
     free(text);
 }
 
+/** Tests that a child has a file of its own, also when the parent has used up its events. */
+static void test_fork(void **) {
+    char path[64], childs[80];
+    int status;
+    begin(path);
+    free(use_up());
+    sim_pool_fork_prepare();
+    sim_look_fork_prepare();
+    sim_decode_fork_prepare();
+    const pid_t child = fork();
+    sim_decode_fork_done();
+    if (child == 0) {
+        sim_look_fork_child();
+        sim_pool_fork_child();
+        run_timed(&some, "s_endpgm");
+        sim_look_finish();
+        _exit(0);
+    }
+    sim_look_fork_parent();
+    sim_pool_fork_parent();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    free(finish(path));
+    snprintf(childs, sizeof childs, "%s.%d", path, (int)child);
+    char *of_child = finish(childs);
+    assert_int_equal(count(of_child, "\"wave\":"), 8 * 4);
+    free(of_child);
+}
+
 /** Tests that nothing is kept where nothing is wanted. */
 static void test_off(void **) {
     assert_null(sim_timeline_begin());
@@ -151,8 +184,11 @@ static void test_off(void **) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_too_many_events), cmocka_unit_test(test_too_many_waits),
-        cmocka_unit_test(test_stopped), cmocka_unit_test(test_sample), cmocka_unit_test(test_off)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_too_many_events),
+                                       cmocka_unit_test(test_too_many_waits),
+                                       cmocka_unit_test(test_stopped),
+                                       cmocka_unit_test(test_sample),
+                                       cmocka_unit_test(test_fork),
+                                       cmocka_unit_test(test_off)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
