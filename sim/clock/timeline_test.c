@@ -29,13 +29,15 @@ static void begin(char path[64]) {
     configure(&options);
 }
 
-/** Returns how often the text has the words. No strstr: a sanitizer's measures all of the text, each
+/** Returns how many lines have a text. A sanitizer's strstr would measure all of the rest each
  *  time. */
-static size_t count(const char *text, const char *words) {
-    const size_t length = strlen(words);
+static size_t count(const char *text, const char *wanted) {
     size_t found = 0;
-    for (; *text; text++)
-        found += *text == *words && strncmp(text, words, length) == 0;
+    for (size_t length; *text; text += length) {
+        const char *end = strchr(text, '\n');
+        length = (size_t)(end - text) + 1;
+        found += memmem(text, length, wanted, strlen(wanted)) != nullptr;
+    }
     return found;
 }
 
