@@ -162,7 +162,7 @@ void cli_progress_end(void);
 [[noreturn]] void cli_out_of_memory(void);
 /** Opens a stream that writes to *text, which the caller frees after cli_stream_end. */
 FILE *cli_stream(char **text, size_t *bytes);
-void cli_stream_end(FILE *to);
+void cli_stream_end(FILE *to, char *const *text);
 void *cli_alloc(size_t bytes);                                                 // zeroed, never null
 char *cli_text(const char *format, ...) __attribute__((format(printf, 1, 2))); // caller frees
 

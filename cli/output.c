@@ -20,9 +20,9 @@ FILE *cli_stream(char **text, size_t *bytes) {
     return to;
 }
 
-void cli_stream_end(FILE *to) {
-    const bool is_short = ferror(to) != 0; // which fclose does not tell
-    if (fclose(to) != 0 || is_short)
+void cli_stream_end(FILE *to, char *const *text) {
+    const bool is_short = ferror(to) != 0; // fclose tells neither that nor that *text is null
+    if (fclose(to) != 0 || is_short || !*text)
         cli_out_of_memory();
 }
 

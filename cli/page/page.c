@@ -221,9 +221,7 @@ char *profile_page(const json_t *kernels, int count, char **arguments) {
     const int num_kernels = (int)json_array_size(kernels);
     char *text = nullptr;
     size_t bytes;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to)
-        cli_out_of_memory();
+    FILE *to = cli_stream(&text, &bytes);
     page *pages = order(to, kernels, num_kernels);
     write_head(to, count, arguments);
     if (num_kernels == 0)
@@ -235,7 +233,6 @@ char *profile_page(const json_t *kernels, int count, char **arguments) {
     fprintf(to, "<footer>quern %s</footer>\n</main>\n<script>\n%s</script>\n</body>\n</html>\n",
             qn_version(), script);
     free(pages);
-    if (fclose(to) != 0)
-        cli_out_of_memory();
+    cli_stream_end(to, &text);
     return text;
 }
