@@ -349,9 +349,10 @@ static qn_status check_clock(const qn_device_info *info) {
         return QN_OK;
     return cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure%s",
                     info->spec,
-                    !info->is_modelled             ? ""
-                    : strcmp(info->arch, "gfx942") ? ": time is modelled of sim:gfx942 alone"
-                                                   : ": QUERN_SIM has clock=off");
+                    !info->is_modelled ? ""
+                    : strcmp(info->arch, "gfx942") && strcmp(info->arch, "gfx950")
+                        ? ": time is modelled of sim:gfx942 and sim:gfx950 alone"
+                        : ": QUERN_SIM has clock=off");
 }
 
 /** Opens the device. Times of a simulated one are modelled. */
@@ -422,9 +423,9 @@ const cli_command cli_bench = {
         "bf16 and of e4m3fn. 'of the limit' is the op's speed beside the copy's, or beside\n"
         "what arithmetic or memory would allow. Loops that do nothing else measure this\n"
         "limit on the CPU; for GPUs it is from data sheets. The copy is the library's own:\n"
-        "on the CPU it takes all threads and goes past the caches. On sim:gfx942 times are\n"
-        "modelled, not measured (docs/clock.md), memory's limit stands in for the copy, and\n"
-        "the last column has the largest shares of the SIMDs' cycles. With --peer the command\n"
+        "on the CPU it takes all threads and goes past the caches. On a simulated GPU times\n"
+        "are modelled, not measured (docs/clock.md), memory's limit stands in for the copy,\n"
+        "and the last column has the largest shares of the SIMDs' cycles. With --peer the command\n"
         "measures gemm (also without OP) beside PyTorch's product in bf16, or attention\n"
         "beside each of the backends of PyTorch's scaled_dot_product_attention: prompts as\n"
         "arithmetic, the decode as bytes of the cache. On GPUs attention's calls are\n"

@@ -31,7 +31,7 @@ static const sim_chip chips[] = {
      .memory_bytes = UINT64_C(288) << 30, .memory_clock_khz = 1950000, .memory_bus_bits = 8192,
      .l2_bytes = 4 << 20, .num_xccs = 8, .pci_chip = 0x75a3,
      .simds = 4, .vgprs = 512, .vgpr_granule = 8, .sgprs = 800, .sgpr_granule = 16, .lds_granule = 1280,
-     .lds_banks = 64, .max_groups = 32, .line_bytes = 128},
+     .lds_banks = 64, .max_groups = 32, .line_bytes = 128, .timing = &sim_gfx950_timing},
     {.arch = SIM_GFX1151, .name = "gfx1151", .gcn_name = "gfx1151",
      .marketing = "AMD Radeon 8060S (simulated)", .elf_mach = 0x4a, .generic_mach = 0x54, .gfx_major = 11, .gfx_minor = 5,
      .compute_units = 40, .wave_size = 32, .lds_bytes = 65536, .max_waves_per_simd = 16, .clock_khz = 2900000,

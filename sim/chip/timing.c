@@ -77,3 +77,70 @@ const sim_timing sim_gfx942_timing = {
     .l2_byte_fj = 0,
     .hbm_byte_fj = 30000, // L: 4 pJ a bit
 };
+
+// What CDNA4 shares with CDNA3 has the values above. CDNA4's white paper (WP4) gives what differs;
+// no measurement of an MI355X's latencies is published.
+const sim_timing sim_gfx950_timing = {
+    .issue_cycles = 4,
+    .valu_cycles = 4,
+    .trans_cycles = 8, // WP4: twice CDNA3's rate, M; LLVM's model has CDNA3's
+    .pass_cycles = 4,
+    .matrix_shadow_cycles = 4,
+    .branch_cycles = 16,
+    .barrier_cycles = 28,
+    .sleep_cycles = 64,
+    .fetch_bytes = 128,
+    .fetch_ahead = 1,
+    .scalar_units = 2,
+
+    .scalar_cache_bytes = 16384,
+    .scalar_line_bytes = 64,
+    .scalar_hit_cycles = 48,
+
+    .lds_cycles = 52,
+    .lds_pair_bytes = 128, // WP4: twice CDNA3's reads, M
+    .lds_store_cycles = 4,
+    .lds_queue_cycles = 64,
+
+    .address_cycles = 4,
+    .l1_bytes = 32768,
+    .l1_ways = 16,
+    .l1_hit_cycles = 116,
+    .l1_port_bytes = 64,
+    .l1_misses = 256,
+    .l1_queue_cycles = 256,
+    .l2_channels = 16,
+    .l2_ways = 16,
+    .l2_hit_cycles = 288,
+    .l2_read_bytes = 128,
+    .l2_write_bytes = 32,
+    .l2_unit_bytes = 64,
+    .atomic_cycles = 382,
+    .atomic_lane_cycles = 1,
+
+    .fabric_bytes = 708,
+    .mall_mib = 256, // WP4, H
+    .mall_ns = 218,
+    .hbm_channels = 128, // WP4, H
+    .hbm_ns = 420,
+    .hbm_mb_per_s = 50000, // L: 80 % of 8.0 TB/s, as an MI300X reaches
+
+    .group_cycles = 4,
+    .wave_cycles = 32,
+    .launch_ns = 2000,
+
+    // L: AITER's largest bf16 GEMMs give 1510 TFLOP/s. That is 1.6 GHz if the matrix units are busy
+    // nine tenths of the time, and leaves 1100 W for their work.
+    .limit_w = 1400, // H
+    .static_w = 300,
+    .reference_mhz = 1200,
+    .energy_exponent = 105,
+    .flop_f16_fj = 540,
+    .flop_bf16_fj = 540,
+    .flop_f8_fj = 300, // bf16's, in CDNA3's proportion
+    .flop_f32_fj = 3000,
+    .valu_pj = 60,
+    .lds_byte_fj = 0,
+    .l2_byte_fj = 0,
+    .hbm_byte_fj = 30000,
+};

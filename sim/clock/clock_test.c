@@ -9,9 +9,14 @@
 
 constexpr unsigned REPEATS = 8;
 enum { SOURCE_BYTES = 1 << 14 };
-static const sim_timing *const timing = &sim_gfx942_timing;
-static const test_launch one_wave = {
-    .arch = "gfx942", .groups = 1, .threads = 64, .lds_bytes = 4096};
+static const sim_timing *timing; // of one_wave's chip
+static test_launch one_wave = {.groups = 1, .threads = 64, .lds_bytes = 4096};
+
+/** Makes the tests run on a chip. */
+static void use(const char *arch) {
+    one_wave.arch = arch;
+    timing = sim_chip_by_name(arch)->timing;
+}
 
 /** Runs a program on a device's clock, and returns what the clock says. */
 static sim_clock_result run_on(sim_clock *clock, sim_clock_mode mode, const test_launch *launch,
@@ -109,7 +114,7 @@ static void test_issue(void **) {
 
 /** Tests latencies by chains in which each access waits for the one before. */
 static void test_latencies(void **) {
-    const double ghz = sim_chip_by_name("gfx942")->clock_khz * 1e-6;
+    const double ghz = sim_chip_by_name(one_wave.arch)->clock_khz * 1e-6;
     const double next = 2.0 * timing->valu_cycles; // the address of the next line
     static const char lds[] = "ds_read_b32 v1, v1\n s_waitcnt lgkmcnt(0)";
     static const char vector[] = "global_load_dword v2, v1, s[0:1]\n s_waitcnt vmcnt(0)";
@@ -301,6 +306,9 @@ static void test_faults(void **) {
 }
 
 int main(void) {
+    const struct CMUnitTest parameters[] = {
+        cmocka_unit_test(test_issue), cmocka_unit_test(test_latencies),
+        cmocka_unit_test(test_rates), cmocka_unit_test(test_waves)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_issue),       cmocka_unit_test(test_latencies),
         cmocka_unit_test(test_rates),       cmocka_unit_test(test_waves),
@@ -308,5 +316,8 @@ int main(void) {
         cmocka_unit_test(test_power),       cmocka_unit_test(test_spent),
         cmocka_unit_test(test_faults),      cmocka_unit_test(test_profile),
         cmocka_unit_test(test_kernel_clock)};
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
+    use("gfx950");
+    const int failed = cmocka_run_group_tests(parameters, nullptr, nullptr);
+    use("gfx942");
+    return failed + cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -29,8 +29,8 @@ def state_of(library, chip, clock):
     return hashlib.sha256(b"".join(hashlib.sha256(p).digest() for p in parts)).hexdigest()[:16]
 
 
-def chip_of(row):
-    return published.HERE / f"chips/{row.gpu}.chip"
+def clock_of(row, options):
+    return "full" if row.waits_for_others else options.clock
 
 
 def read_times(path):
@@ -51,7 +51,7 @@ def add_time(path, values):
 
 def run(number, row, options):
     """Returns a row's modelled microseconds, of a process of its own: the chip is chosen when the library is loaded."""
-    simulator = f"clock={options.clock};chip={chip_of(row)}"
+    simulator = f"arch={row.arch};clock={clock_of(row, options)};chip={row.chip_file}"
     if options.profile:
         simulator += f";profile={options.profile}"
     done = subprocess.run([sys.executable, published.HERE / "measure.py", str(number), "--aiter", options.aiter,
@@ -67,7 +67,7 @@ def run_all(rows, options):
     known, times = read_times(options.times), {}
     wanted = [(i, r) for i, r in enumerate(rows) if r.operations <= options.gflop * 1e9 and options.only in r.name]
     for at, (number, row) in enumerate(sorted(wanted, key=lambda pair: pair[1].operations)):
-        key = row.name, state_of(options.library, chip_of(row), options.clock)
+        key = row.name, state_of(options.library, row.chip_file, clock_of(row, options))
         begin = time.monotonic()
         if key in known:
             times[number] = known[key]

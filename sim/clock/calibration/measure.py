@@ -26,7 +26,7 @@ def finds_its_data(row):
 
 def measure(row, library, clone):
     api = hip.Hip(library)
-    kernel = api.kernel(*objects.load(clone, row.family, row.code_object))
+    kernel = api.kernel(*objects.load(clone, row.arch, row.family, row.code_object))
     block = kernels.block_of(row, api.buffer)
     api.launch(kernel, kernels.grid_of(row), kernels.threads_of(row), block)
     if not finds_its_data(row):

@@ -7,7 +7,7 @@ import io
 import subprocess
 
 COMMIT = "e4048607a535ace3a2b51ded31b1c8c2d45c0879"
-# family -> folder under hsa/gfx942/, table that names its kernels, folder of the objects
+# family -> folder under hsa/ARCH/, table that names its kernels, folder of the objects
 FOLDERS = {
     "fp8": ("fp8gemm_blockscale", "fp8gemm_bf16_blockscale.csv", "fp8gemm_blockscale"),
     "int8": ("i8gemm", "i8gemm_bf16_perTokenI8.csv", "i8gemm"),
@@ -16,22 +16,22 @@ FOLDERS = {
 }
 
 
-def show(clone, path):
-    done = subprocess.run(["git", "-C", clone, "show", f"{COMMIT}:hsa/gfx942/{path}"], capture_output=True)
+def show(clone, arch, path):
+    done = subprocess.run(["git", "-C", clone, "show", f"{COMMIT}:hsa/{arch}/{path}"], capture_output=True)
     if done.returncode:
-        raise SystemExit(f"{clone}: no hsa/gfx942/{path} at {COMMIT[:10]}: {done.stderr.decode().strip()}")
+        raise SystemExit(f"{clone}: no hsa/{arch}/{path} at {COMMIT[:10]}: {done.stderr.decode().strip()}")
     return done.stdout
 
 
 @functools.cache
-def table(clone, family):
+def table(clone, arch, family):
     folder, name, _ = FOLDERS[family]
-    rows = csv.DictReader(io.StringIO(show(clone, f"{folder}/{name}").decode()))
+    rows = csv.DictReader(io.StringIO(show(clone, arch, f"{folder}/{name}").decode()))
     return {r["co_name"].removesuffix(".co"): r for r in rows}
 
 
-def load(clone, family, name):
+def load(clone, arch, family, name):
     """Returns the code object and the name of its kernel."""
-    if name not in table(clone, family):
+    if name not in table(clone, arch, family):
         raise SystemExit(f"{name}: not in AITER's table {FOLDERS[family][1]}")
-    return show(clone, f"{FOLDERS[family][2]}/{name}.co"), table(clone, family)[name]["knl_name"]
+    return show(clone, arch, f"{FOLDERS[family][2]}/{name}.co"), table(clone, arch, family)[name]["knl_name"]

@@ -30,6 +30,20 @@ class Row:
         return f"{self.family} {self.gpu} {shape}{parts} {self.code_object}"
 
     @property
+    def chip_file(self):
+        return HERE / f"chips/{self.gpu}.chip"
+
+    @property
+    def arch(self):
+        """The architecture that the GPU's chip file has as its base."""
+        return next(line.split()[1] for line in self.chip_file.read_text().splitlines() if line.startswith("base "))
+
+    @property
+    def waits_for_others(self):
+        """Whether workgroups wait for one that zeroes C, which may be outside a sample."""
+        return self.arch == "gfx950" and self.code_object.endswith("_clean")
+
+    @property
     def is_causal(self):
         return "causal" in self.code_object
 

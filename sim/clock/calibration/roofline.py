@@ -11,8 +11,8 @@ from published import FAMILIES
 
 # Nominal rates: 10^6 operations and 10^6 bytes a microsecond (TFLOP/s, TB/s). 80 units of an MI308X at an MI300X's clock.
 COMPUTE = {("MI300X", "bf16"): 1307.4, ("MI325X", "i8"): 2614.9, ("MI308X", "bf16"): 344.1, ("MI308X", "i8"): 688.1,
-           ("MI308X", "f8"): 688.1}
-MEMORY = {"MI300X": 5.3, "MI325X": 6.0, "MI308X": 5.3}
+           ("MI308X", "f8"): 688.1, ("MI355X", "bf16"): 2516.6, ("MI355X", "f8"): 5033.2}
+MEMORY = {"MI300X": 5.3, "MI325X": 6.0, "MI308X": 5.3, "MI355X": 8.0}
 STEPS, ROUNDS = 9, 14  # of the search: points of each parameter's range, which then shrinks to half
 
 
