@@ -160,9 +160,10 @@ void cli_progress_end(void);
 // ---- memory (output.c): the command ends when memory runs out
 
 [[noreturn]] void cli_out_of_memory(void);
-/** Opens a stream that writes to *text, which the caller frees after cli_stream_end. */
+/** Opens a stream that writes to *text, which the caller frees after fclose. Unlike open_memstream,
+ *  whose callers would have to look at what each fprintf returns, it ends the command when memory
+ *  runs out. */
 FILE *cli_stream(char **text, size_t *bytes);
-void cli_stream_end(FILE *to, char *const *text);
 void *cli_alloc(size_t bytes);                                                 // zeroed, never null
 char *cli_text(const char *format, ...) __attribute__((format(printf, 1, 2))); // caller frees
 

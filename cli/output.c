@@ -13,17 +13,42 @@ void cli_out_of_memory(void) {
     exit(CLI_BAD_INPUT);
 }
 
+/** Where a stream of cli_stream writes. */
+typedef struct target {
+    char **text;
+    size_t *bytes, room;
+} target;
+
+static ssize_t add_text(void *cookie, const char *data, size_t bytes) {
+    target *t = cookie;
+    while (t->room - *t->bytes <= bytes)
+        t->room *= 2;
+    char *larger = realloc(*t->text, t->room);
+    if (!larger)
+        cli_out_of_memory();
+    *t->text = larger;
+    memcpy(larger + *t->bytes, data, bytes);
+    *t->bytes += bytes;
+    larger[*t->bytes] = 0;
+    return (ssize_t)bytes;
+}
+
+static int free_target(void *cookie) {
+    free(cookie);
+    return 0;
+}
+
 FILE *cli_stream(char **text, size_t *bytes) {
-    FILE *to = open_memstream(text, bytes);
+    constexpr size_t room = 4096;
+    target *t = cli_alloc(sizeof *t);
+    *text = cli_alloc(room);
+    *bytes = 0;
+    *t = (target){text, bytes, room};
+    FILE *to =
+        fopencookie(t, "w", (cookie_io_functions_t){.write = add_text, .close = free_target});
     if (!to)
         cli_out_of_memory();
     return to;
-}
-
-void cli_stream_end(FILE *to, char *const *text) {
-    const bool is_short = ferror(to) != 0; // fclose tells neither that nor that *text is null
-    if (fclose(to) != 0 || is_short || !*text)
-        cli_out_of_memory();
 }
 
 void *cli_alloc(size_t bytes) {

@@ -107,7 +107,7 @@ char *attention_draw(const qn_device_info *device, const cli_limits *limits,
     draw_prompts(&p, ATTENTION_WHOLE, "prompts of 24 heads, whole");
     draw_prompts(&p, ATTENTION_CAUSAL, "prompts of 24 heads, causal");
     draw_decode(&p);
-    cli_stream_end(to, &body);
+    fclose(to);
     char *text = svg_whole(p.top + GAP, body);
     free(body);
     return text;

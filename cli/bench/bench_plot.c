@@ -48,7 +48,7 @@ static char *draw_bars(const bench_report *b) {
         draw_one(to, b, &b->results[i], TOP + i * SVG_STEP);
     fprintf(to, "<line x1='%d' x2='%d' y1='%d' y2='%d' stroke='#bb5566'/>\n", full, full, TOP - 4,
             end);
-    cli_stream_end(to, &body);
+    fclose(to);
     char *text = svg_whole(end + 12, body);
     free(body);
     return text;

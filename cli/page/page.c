@@ -233,6 +233,6 @@ char *profile_page(const json_t *kernels, int count, char **arguments) {
     fprintf(to, "<footer>quern %s</footer>\n</main>\n<script>\n%s</script>\n</body>\n</html>\n",
             qn_version(), script);
     free(pages);
-    cli_stream_end(to, &text);
+    fclose(to);
     return text;
 }

@@ -169,7 +169,7 @@ char *profile_draw(const json_t *kernels) {
     int height = GAP / 2;
     FILE *to = cli_stream(&body, &bytes);
     json_array_foreach((json_t *)(uintptr_t)kernels, i, k) height = draw_kernel(to, k, height);
-    cli_stream_end(to, &body);
+    fclose(to);
     char *text = svg_whole(height, body);
     free(body);
     return text;

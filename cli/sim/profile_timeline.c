@@ -59,6 +59,6 @@ char *profile_timeline(const char *folder) {
     fputs("\n]\n", to);
     if (dir)
         closedir(dir);
-    cli_stream_end(to, &text);
+    fclose(to);
     return text;
 }

@@ -82,7 +82,7 @@ char *tune_file_text(const tune_file *f, const tune_problems *p, const char *arc
             f->command, f->device, f->library);
     for (int i = 0; i < f->count; i++)
         put_record(to, f, p, arch, i);
-    cli_stream_end(to, &text);
+    fclose(to);
     return text;
 }
 

@@ -136,7 +136,7 @@ static char *command_text(unsigned ops) {
             fprintf(to, " %s", tune_op_names[i]);
     for (const cli_option *p = options; p->name; p++)
         put_option(to, p);
-    cli_stream_end(to, &text);
+    fclose(to);
     return clean(text);
 }
 
