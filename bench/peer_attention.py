@@ -87,6 +87,15 @@ class PlanArgs(ctypes.Structure):
                 ("is_for_graph", ctypes.c_int32)]
 
 
+def make_plan(quern, args):
+    """Returns (a plan's memory, its bytes, the workspace's bytes)."""
+    plan_bytes, room_bytes = ctypes.c_int64(), ctypes.c_int64()
+    for _ in range(2):  # the sizes, then the plan
+        plan = ctypes.create_string_buffer(plan_bytes.value) if plan_bytes.value else None
+        quern.call("qn_attention_plan", plan, ctypes.byref(plan_bytes), ctypes.byref(room_bytes), ctypes.byref(args))
+    return plan, plan_bytes.value, room_bytes.value
+
+
 class Pages:
     """Caches [batch, heads, keys, dim] again as pages [pages, page, heads, dim], in random order."""
 
@@ -132,11 +141,7 @@ class PlannedAttention:
                         kv_indptr=numbers(p.indptr(p.each) if p else [i * self.kv_length for i in ends]),
                         kv_last_page_len=numbers([p.last] * p.batch) if p else None, page_size=p.page if p else 0,
                         num_qo_heads=self.heads, num_kv_heads=self.keys[0].shape[-2], head_dim_vo=self.keys[1].shape[-1])
-        plan_bytes, room_bytes = ctypes.c_int64(), ctypes.c_int64()
-        for _ in range(2):  # the sizes, then the plan
-            plan = ctypes.create_string_buffer(plan_bytes.value) if plan_bytes.value else None
-            quern.call("qn_attention_plan", plan, ctypes.byref(plan_bytes), ctypes.byref(room_bytes), ctypes.byref(args))
-        return plan, plan_bytes.value, room_bytes.value
+        return make_plan(quern, args)
 
     def make(self, quern):
         torch, device = quern.torch, self.q.device

@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 import peer_common
-from peer_attention import PlanArgs
+from peer_attention import PlanArgs, make_plan
 from peer_common import DLTensor, numbers
 from peer_gemm import traced
 
@@ -95,11 +95,7 @@ class Mla:
         args = PlanArgs(struct_size=ctypes.sizeof(PlanArgs), batches=p.batch, qo_indptr=qo, kv_indptr=kv, kv_last_page_len=lasts,
                         page_size=p.page, num_qo_heads=p.heads, num_kv_heads=1, head_dim_vo=DIM, kv_chunk=self.chunk,
                         num_compute_units=p.torch.cuda.get_device_properties(0).multi_processor_count)
-        plan_bytes, room_bytes = ctypes.c_int64(), ctypes.c_int64()
-        for _ in range(2):  # the sizes, then the plan
-            plan = ctypes.create_string_buffer(plan_bytes.value) if plan_bytes.value else None
-            quern.call("qn_attention_plan", plan, ctypes.byref(plan_bytes), ctypes.byref(room_bytes), ctypes.byref(args))
-        return plan, plan_bytes.value, room_bytes.value
+        return make_plan(quern, args)
 
     def make(self, quern):
         p, torch = self.problem, quern.torch

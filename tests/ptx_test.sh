@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The PTX images as NVIDIA's assembler takes them, where it is installed (ptxas in PATH; else skipped): it takes each, it
-# serializes no matrix products (its warnings C75..), and kernels spill at most 64 bytes.
+# The PTX images. A shuffle between lanes of a row names the whole wave (gpu/gpu.h: QD_ROW_PARTNER). And as NVIDIA's
+# assembler takes them, where it is installed (ptxas in PATH; else skipped): it takes each, it serializes no matrix products
+# (its warnings C75..), and kernels spill at most 64 bytes.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?}
+for image in "$build"/images/*.sm_*.co; do
+  [ -e "$image" ] || continue
+  narrow=$(grep -E 'shfl\.sync\.bfly' "$image" | grep -vE ',-1;$' | head -1) || true
+  [ -z "$narrow" ] || { echo "$image: $narrow names some lanes, not -1, the wave"; exit 1; }
+done
 command -v ptxas > /dev/null || { echo "no ptxas"; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
