@@ -56,13 +56,10 @@ QD_INLINE place place_of(const qk_quantize_args *g) {
                    .next_col = __gpu_num_blocks(1) * tile_cols};
 }
 
-/** Returns the largest of a team's 16 lanes that is a number, if one is not. The whole wave takes
- *  part. */
+/** Returns the largest number of a team's 16 lanes, which is `top` unless there is a NaN. The whole
+ *  wave takes part. */
 QD_INLINE uint32_t without_nan(int dtype, const run *x, uint32_t top) {
-    if (!qd_ballot(top > INFINITY_BITS))
-        return top;
-    const uint32_t other = team_max(run_top(dtype, x, false));
-    return top > INFINITY_BITS ? other : top;
+    return qd_ballot(top > INFINITY_BITS) ? team_max(run_top(dtype, x, false)) : top;
 }
 
 /** Quantises one team's 128 elements of one row, if there is such a row. The whole wave takes
