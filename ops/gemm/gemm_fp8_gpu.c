@@ -21,7 +21,8 @@
 //           scales of kb + 1. After an eighth to a half of the block the waves meet. Then copies of
 //           kb + 2 overwrite the stage that all have read, and a's tiles of kb + 1 replace those
 //           just used.
-// QK_FULL   all forms of gemm_full_gpu.h; d of FP8 leaves through LDS as f32, 64 rows at a time
+// QK_FULL   all forms of gemm_full_gpu.h; what is not whole rows of 16 bits leaves through LDS as
+//           f32, 64 rows at a time: stores from registers, unrolled, took clang eight times as long
 // QK_REPAIR a is e4m3fn, and the cores take FNUZ: 16 bytes a lane go through registers, where -0
 //           and NaN become FNUZ's, and the scale doubles. Without QK_REPAIR a bypasses registers.
 // Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA
@@ -378,15 +379,6 @@ QD_INLINE void finish(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, 
                                                                 g->n / ratio));
 }
 
-/** Stores pieces of four columns as they lie in registers, where lanes are rows of d. */
-QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
-                            uint32_t n0, uint32_t ratio) {
-    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
-        for (int i = 0; i < NT * 4; i++)
-            qk_gemm_store_columns(g, tile, row_of(w, tile, m), column_of(w, n0, i) / ratio, ratio,
-                                  columns_of(w, m, i));
-}
-
 /** Writes piece i of a row of the wave to its place in LDS, where pieces of one row lie as in d. */
 QD_INLINE void put_piece(const qk_gemm_args *g, QD_LDS uint8_t *own, uint32_t row, uint32_t i,
                          uint32_t ratio, qd_f32x4 values) {
@@ -430,59 +422,72 @@ QD_INLINE void store_rows(const wave *w, const qk_gemm_args *g, const qk_gemm_ti
     }
 }
 
-QD_INLINE bool has_halves(const qk_gemm_args *g) {
-#ifdef QK_FULL
-    return g->type_d != QK_F32;
-#else
-    return g->type_d == QK_BF16;
-#endif
-}
-
-QD_INLINE void store(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
-                     uint32_t ratio) {
+/** Returns whether store_rows() can store the tile. */
+QD_INLINE bool has_whole_rows(const qk_gemm_args *g, uint32_t n0) {
     const bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
-    if (is_aligned && has_halves(g) && !g->c && n0 + TN <= g->n)
-        store_rows(w, g, tile, n0, ratio);
-    else
-        store_pieces(w, g, tile, n0, ratio);
+#ifdef QK_FULL
+    const bool has_halves = g->type_d == QK_BF16 || g->type_d == QK_F16;
+#else
+    const bool has_halves = g->type_d == QK_BF16;
+#endif
+    return is_aligned && has_halves && !g->c && n0 + TN <= g->n;
 }
 
-#ifdef QK_FULL
+#ifndef QK_FULL
+/** Stores pieces of four columns as they lie in registers, where lanes are rows of d. */
+QD_INLINE void store_pieces(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                            uint32_t n0) {
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
+        for (int i = 0; i < NT * 4; i++)
+            qk_gemm_store4(g, tile, row_of(w, tile, m), column_of(w, n0, i), columns_of(w, m, i));
+}
+#else
 /** Returns the place in LDS of column `column` of d, in row `row` of the 64 that take part. */
 QD_INLINE QD_LDS float *result_at(uint32_t row, uint32_t column) {
     const uint32_t in = row % 32, piece = column / 4 ^ in;
     return (QD_LDS float *)((row < 32 ? lds0 : lds1) + in * TN * 4 + piece * 16) + column % 4;
 }
 
-/** Quantises the tile's columns of d: 32 rows of each wave at a time go through LDS as f32, where
- *  16 lanes take a row. */
-QD_INLINE void quantize(const wave *w, const qk_gemm_args *g, const qk_gemm_scaling *scaling,
-                        const qk_gemm_tile *tile, uint32_t n0, uint32_t ratio) {
-    const uint32_t lane = qd_lane(), first = w->wave / WN * 32,
-                   column = qd_thread() % QD_ROW * QD_RUN;
-    const uint32_t end = qd_min(g->n / ratio - n0 / ratio, TN / ratio);
+/** Stores 32 rows of each wave from LDS, where they lie as f32, m-th of the tile's; 16 lanes take a
+ *  row. Codes get their scales here. `has_codes`, like ratio, is a constant: one loop for both
+ *  would spill SGPRs. */
+QD_INLINE void store_runs(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
+                          const qk_gemm_tile *tile, uint32_t n0, uint32_t m, uint32_t ratio,
+                          bool has_codes) {
+    const uint32_t column = qd_thread() % QD_ROW * QD_RUN, d0 = n0 / ratio;
+    const uint32_t end = qd_min(g->n / ratio, d0 + TN / ratio);
+    QD_NO_UNROLL for (uint32_t r = qd_thread() / QD_ROW; r < WM * 32; r += THREADS / QD_ROW) {
+        const uint32_t row = tile->row + (r / 32 * MT + m) * 32 + r % 32;
+        qd_f32x4 low = 0, high = 0;
+        if (column < TN / ratio) {
+            low = *(QD_LDS qd_f32x4 *)result_at(r, column);
+            high = *(QD_LDS qd_f32x4 *)result_at(r, column + 4);
+        }
+        const qd_f32x8 v = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+        if (has_codes)
+            qk_gemm_quantize8(g, scaling, tile, row, d0 + column, end, v);
+        else
+            qk_gemm_store8(g, tile, row, d0 + column, end, v);
+    }
+}
+
+/** Stores the tile, 32 rows of each wave at a time, by way of LDS. */
+QD_INLINE void store_by_lds(const wave *w, const qk_gemm_args *g, const qk_gemm_scaling *scaling,
+                            const qk_gemm_tile *tile, uint32_t n0, uint32_t ratio, bool has_codes) {
+    const uint32_t row = w->wave / WN * 32 + qd_lane() % 32;
     QD_UNROLL for (int m = 0; m < MT; m++) {
         QD_WAIT(0);
         qd_barrier(); // no wave reads LDS any more
         QD_UNROLL for (int i = 0; i < NT * 4; i++) {
             const qd_f32x4 values = columns_of(w, m, i);
-            QD_LDS float *to = result_at(first + lane % 32, column_of(w, 0, i) / ratio);
+            QD_LDS float *to = result_at(row, column_of(w, 0, i) / ratio);
             if (ratio == 1)
                 *(QD_LDS qd_f32x4 *)to = values;
             else
                 *(QD_LDS qd_f32x2 *)to = values.xy;
         }
         qd_barrier();
-        QD_NO_UNROLL for (uint32_t r = qd_thread() / QD_ROW; r < WM * 32; r += THREADS / QD_ROW) {
-            const uint32_t row = tile->row + r / 32 * MT * 32 + (uint32_t)m * 32 + r % 32;
-            qd_f32x4 low = 0, high = 0;
-            if (column < TN / ratio) {
-                low = *(QD_LDS qd_f32x4 *)result_at(r, column);
-                high = *(QD_LDS qd_f32x4 *)result_at(r, column + 4);
-            }
-            qk_gemm_quantize8(g, scaling, tile, row, n0 / ratio + column, n0 / ratio + end,
-                              __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7));
-        }
+        store_runs(g, scaling, tile, n0, (uint32_t)m, ratio, has_codes);
     }
 }
 #endif
@@ -512,18 +517,22 @@ QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(QK_GEMM_PARAMETE
     }
 #ifdef QK_FULL
     const qk_gemm_full_args full = qk_gemm_reread(&f, &tile);
-    const qk_gemm_args *again = &full.g;
-    QK_GEMM_EACH_RATIO(again, {
-        finish(&w, again, &tile, tile_n * TN, ratio);
-        if (qk_gemm_has_codes(again))
-            quantize(&w, again, &full.scaling, &tile, tile_n * TN, ratio);
+    QK_GEMM_EACH_RATIO(&full.g, {
+        finish(&w, &full.g, &tile, tile_n * TN, ratio);
+        if (has_whole_rows(&full.g, tile_n * TN))
+            store_rows(&w, &full.g, &tile, tile_n * TN, ratio);
+        else if (qk_gemm_has_codes(&full.g))
+            store_by_lds(&w, &full.g, &full.scaling, &tile, tile_n * TN, ratio, true);
         else
-            store(&w, again, &tile, tile_n * TN, ratio);
+            store_by_lds(&w, &full.g, &full.scaling, &tile, tile_n * TN, ratio, false);
     })
 #else
     const qk_gemm_args again = *(const qk_gemm_args *)qd_reread(&g); // not kept during the loop
     if (again.has_epilogue)
         finish(&w, &again, &tile, tile_n * TN, 1);
-    store(&w, &again, &tile, tile_n * TN, 1);
+    if (has_whole_rows(&again, tile_n * TN))
+        store_rows(&w, &again, &tile, tile_n * TN, 1);
+    else
+        store_pieces(&w, &again, &tile, tile_n * TN);
 #endif
 }

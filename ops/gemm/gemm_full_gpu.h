@@ -116,6 +116,32 @@ QD_INLINE void qk_gemm_store_columns(const qk_gemm_args *g, const qk_gemm_tile *
     }
 }
 
+/** Stores eight columns of a row of d, from `column` on, in one or two stores if all exist, are
+ *  aligned and nothing is added; columns from `end` on do not exist. */
+QD_INLINE void qk_gemm_store8(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
+                              uint32_t column, uint32_t end, qd_f32x8 v) {
+    bool is_zero;
+    if (column >= end || !qk_gemm_writes_row(g, tile, row, &is_zero))
+        return;
+    if (is_zero)
+        v = 0;
+    const int64_t at = tile->group * g->d_group + row * g->d_row + column;
+    qd_u32x4 *d = (qd_u32x4 *)qd_at(g->type_d, g->d, at);
+    const bool is_f16 = g->type_d == QK_F16;
+    end = qd_min(end, column + 8);
+    if (end < column + 8 || g->c || (uintptr_t)d % 16 != 0) {
+        QD_NO_UNROLL for (; column < end; column++) {
+            qk_gemm_store_element(g, tile, row, column, v[0]);
+            v = __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0);
+        }
+    } else if (g->type_d == QK_F32) {
+        *(qd_f32x8 *)d = v;
+    } else {
+        QD_UNROLL for (int i = 0; i < 4; i++)
+            (*d)[i] = qk_gemm_pair16(is_f16, (qd_f32x2){v[2 * i], v[2 * i + 1]});
+    }
+}
+
 // ---- d of FP8: quantize's formulas (gpu/scale.h, gpu/elements.h) on the results in f32
 
 /** Returns eight codes of d's kind. */
