@@ -13,13 +13,13 @@
                                                                 batches of causal prompts, ragged; --page 16: from pages
     python bench/peer_attention.py --json result.json           the figures for programs as well
 
-bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys
-(--caches), 32 heads on 8. With --page quern, and FlashInfer if it is installed, read the caches from pages in random order;
-PyTorch's backends read dense ones. --batches are prompts of equal lengths, causal, 32 heads on 8 (--heads), which quern reads
-by a plan as ragged tensors, as engines send them, or keys from pages; the backends get them dense. Prompts are given as arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the
-cache's keys and values. A backend that does not take a problem is "-", and the JSON says why. The ratio is to the fastest
-backend; above 1 quern is faster. It compares medians, `of best` each side's fastest run, which other programs on the
-machine disturb less. Needs torch.
+bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys (--caches),
+32 heads on 8. With --page quern, and FlashInfer if it is installed, read the caches from pages in random order; PyTorch's
+backends read dense ones. --batches are prompts of equal lengths, causal, 32 heads on 8 (--heads), which quern and FlashInfer
+read by a plan as ragged tensors, as engines send them, or keys from pages; the backends get them dense. Prompts are given as
+arithmetic, that of causal ones without what the mask leaves out, decoding as GB/s of the cache's keys and values. A backend
+that does not take a problem is "-", and the JSON says why. The ratio is to the fastest of them; above 1 quern is faster. It
+compares medians, `of best` each side's fastest run, which other programs on the machine disturb less. Needs torch.
 """
 
 import argparse
@@ -175,17 +175,42 @@ class Peer(Side):
                 "gflops": flops / self.median, "gb_s": cache_bytes / self.median}
 
 
-def flashinfer_side(torch, q, pages):
+FLASHINFER_ROOM = 256 << 20  # bytes
+
+
+def on_device(torch, q, *lists):
+    return [torch.tensor(list(numbers), dtype=torch.int32, device=q.device) for numbers in lists]
+
+
+def flashinfer_decode(torch, q, pages):
     """Returns FlashInfer's decode with its tensor cores, which reads the same pages."""
     import flashinfer
-    room = torch.empty(256 << 20, dtype=torch.uint8, device=q.device)
+    room = torch.empty(FLASHINFER_ROOM, dtype=torch.uint8, device=q.device)
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(room, "NHD", use_tensor_cores=True)
-    indptr, last = (torch.tensor(list(numbers), dtype=torch.int32, device=q.device)
-                    for numbers in (pages.indptr(pages.each), [pages.last] * pages.batch))
+    indptr, last = on_device(torch, q, pages.indptr(pages.each), [pages.last] * pages.batch)
     wrapper.plan(indptr, pages.indices, last, QO_HEADS, KV_HEADS, q.shape[-1], pages.page, q_data_type=q.dtype,
                  kv_data_type=q.dtype)
     tokens = q.view(q.shape[0], q.shape[1], q.shape[3])
     return Peer("flashinfer", lambda: wrapper.run(tokens, tuple(pages.caches)).view(q.shape))
+
+
+def flashinfer_prefill(torch, ours):
+    """Returns FlashInfer's causal prefill of the same ragged tensors or pages."""
+    import flashinfer
+    p, q = ours.pages, ours.q
+    room, ends = torch.empty(FLASHINFER_ROOM, dtype=torch.uint8, device=q.device), range(ours.batch + 1)
+    heads, types = (q.shape[1], ours.keys[0].shape[-2], q.shape[2]), {"q_data_type": q.dtype, "kv_data_type": q.dtype}
+    qo, kv, pages = on_device(torch, q, [i * ours.length for i in ends], [i * ours.kv_length for i in ends],
+                              p.indptr(p.each) if p else [])
+    if p:
+        wrapper, last = flashinfer.BatchPrefillWithPagedKVCacheWrapper(room, "NHD"), on_device(torch, q, [p.last] * p.batch)[0]
+        wrapper.plan(qo, pages, p.indices, last, *heads, p.page, causal=True, **types)
+    else:
+        wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(room, "NHD")
+        wrapper.plan(qo, kv, *heads, head_dim_vo=ours.o.shape[2], causal=True, **types)
+    keys = (tuple(ours.keys),) if p else tuple(ours.keys)
+    shape = ours.batch, ours.length, *ours.o.shape[1:]
+    return Peer("flashinfer", lambda: wrapper.run(q, *keys).view(shape).transpose(1, 2))
 
 
 class Backend(Peer):
@@ -267,8 +292,8 @@ def sides_of(torch, quern, options, tensors, kind):
     ours = (PlannedAttention(o, q, pages or (k, v), kind in CAUSAL) if pages or kind == "batch"
             else Attention(o, q, k, v, kind in CAUSAL))
     sides = [Side("quern", quern.prepare("qn_attention", ours)), *(Backend(torch, name, theirs) for name in options.backends)]
-    if pages and kind == "decode" and q.is_cuda and importlib.util.find_spec("flashinfer"):
-        sides.append(flashinfer_side(torch, q, pages))
+    if (kind == "batch" or pages) and q.is_cuda and importlib.util.find_spec("flashinfer"):
+        sides.append(flashinfer_prefill(torch, ours) if kind == "batch" else flashinfer_decode(torch, q, pages))
     return sides
 
 
