@@ -83,6 +83,11 @@ QD_INLINE void qd_copy_wait_before_last(void) {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
+/** Waits for all of the lane's copies. */
+QD_INLINE void qd_copy_wait(void) {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
+
 /** Copies a box from LDS to a tensor of rank 2. */
 QD_INLINE void qd_tensor_store2(uint64_t map, uint32_t from, uint32_t x, uint32_t y) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"

@@ -20,6 +20,7 @@ typedef struct qni_attention_problem {
     float rope_theta, rope_scale;
     float dropout_p;
     int64_t kv_blocks, kv_tokens;     // of k and v: pages or requests (ragged: 1), and of each
+    int64_t q_tokens;                 // of q; dense: of each request
     int64_t max_rows;                 // most rows of a request: qo_len * group
     bool has_few_rows, has_more_rows; // requests of at most QK_ATTENTION_FEW_ROWS rows; requests of
                                       // more

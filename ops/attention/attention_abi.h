@@ -55,8 +55,10 @@
 enum {
     QK_ATTENTION_MAGIC = 0x6E747461, // "attn"
     QK_ATTENTION_MAX_HEAD_DIM = 512,
-    QK_ATTENTION_MAX_TILE = 256, // rows of a work item
-    QK_ATTENTION_FEW_ROWS = 16   // the most rows of a request that attention_decode_gpu.c takes
+    QK_ATTENTION_MAX_TILE = 256,  // rows of a work item
+    QK_ATTENTION_FEW_ROWS = 16,   // the most rows of a request that attention_decode_gpu.c takes
+    QK_ATTENTION_CHUNK_UNIT = 16, // keys that are loaded at once from pages
+    QK_ATTENTION_TEAM = 64        // rows of a tile that a team of waves multiplies
 };
 enum { QK_MASK_NONE, QK_MASK_BOOL, QK_MASK_F32, QK_MASK_F16, QK_MASK_BF16 };
 enum { QK_POS_NONE, QK_POS_ROPE, QK_POS_ALIBI };
@@ -77,8 +79,16 @@ typedef struct qk_attention_work {
     uint32_t kv_begin, kv_end;   // the keys of whole chunks
 } qk_attention_work;
 
-/** A plan: this header, then requests, work items, and merges, whose kv_begin and kv_end are
- *  unused. The device reads these bytes as they are. */
+/** What hopper/attention_batch_gpu.c computes at a time, for `pack` query heads of one kv head: a
+ *  tile of rows and a chunk of keys. Here row r is query r / pack and the heads' number r % pack.
+ *  Only requests of more than QK_ATTENTION_FEW_ROWS rows have such tiles. */
+typedef struct qk_attention_batch_tile {
+    uint32_t request, row, kv_begin; // the first row, the first key
+    uint32_t keys;                   // that the tile's last row sees if the request is causal
+} qk_attention_batch_tile;
+
+/** A plan: this header, then requests, work items, merges, whose kv_begin and kv_end are unused,
+ *  and tiles, the ones with most keys first. The device reads these bytes as they are. */
 typedef struct qk_attention_schedule {
     uint32_t magic, num_requests, num_works, num_merges;
     int64_t qo_end, kv_end; // tokens, or entries of kv_indices, that tensors must have
@@ -90,7 +100,10 @@ typedef struct qk_attention_schedule {
                                                                 // random numbers
     int32_t is_dense_q, is_dense_kv;
     int32_t q_tile;
-    int32_t is_for_graph; // the grid also serves plans that replace this one
+    int32_t is_for_graph;          // the grid also serves plans that replace this one
+    uint32_t num_tiles, tile_rows; // tile_rows 0: there would be too many tiles
+    int32_t has_odd_chunks;        // one begins at no multiple of QK_ATTENTION_CHUNK_UNIT
+    int32_t unused;
 } qk_attention_schedule;
 
 /** Where rows of a tensor lie; strides are in elements. In k and v, `block` is the batch or the
@@ -144,6 +157,20 @@ QK_INLINE const qk_attention_request *qk_attention_requests(const qk_attention_s
 }
 QK_INLINE const qk_attention_work *qk_attention_works(const qk_attention_schedule *s) {
     return (const qk_attention_work *)(qk_attention_requests(s) + s->num_requests);
+}
+
+QK_INLINE const qk_attention_batch_tile *qk_attention_batch_tiles(const qk_attention_schedule *s) {
+    return (const qk_attention_batch_tile *)(qk_attention_works(s) + s->num_works + s->num_merges);
+}
+
+/** Returns how many heads of a group are in one tile: as many as divide a team's rows evenly. */
+QK_INLINE uint32_t qk_attention_pack(uint32_t group) {
+    const uint32_t power = group & -group;
+    return power < QK_ATTENTION_TEAM ? power : QK_ATTENTION_TEAM;
+}
+/** Returns the rows of a tile: more fit where o is narrow. */
+QK_INLINE uint32_t qk_attention_tile_rows(uint32_t head_dim_vo) {
+    return (head_dim_vo <= 128 ? 3 : 2) * QK_ATTENTION_TEAM;
 }
 
 /** Returns how many chunks a request has. A request without keys has one, without keys. */

@@ -117,6 +117,7 @@ static qn_status read_inputs(call *c) {
     c->p->dtype_kv = c->t[K].dtype;
     c->p->kv_blocks = c->k.blocks;
     c->p->kv_tokens = c->k.tokens;
+    c->p->q_tokens = c->q.tokens;
     c->p->args = (qk_attention_args){.q = rows_of(&c->t[Q], is_hnd_q),
                                      .k = rows_of(&c->t[K], is_hnd),
                                      .v = rows_of(&c->t[V], is_hnd),

@@ -63,6 +63,40 @@ typedef struct damage {
          (i) * sizeof(qk_attention_work) + offsetof(qk_attention_work, field),                     \
      sizeof((qk_attention_work){}.field), value}
 
+/** Of a batch whose first request has more than few rows. */
+static void test_damaged_tiles(void **) {
+    static const int32_t queries[] = {0, 30, 31}, keys[] = {0, 40, 50};
+    const qn_attention_plan_args a = {.struct_size = sizeof a,
+                                      .batches = 2,
+                                      .qo_indptr = queries,
+                                      .kv_indptr = keys,
+                                      .num_qo_heads = 8,
+                                      .num_kv_heads = 1,
+                                      .head_dim_vo = 64,
+                                      .kv_chunk = 16};
+    static const struct {
+        size_t at;
+        uint32_t value;
+    } all[] = {{offsetof(qk_attention_batch_tile, request), 2},
+               {offsetof(qk_attention_batch_tile, row), 240},
+               {offsetof(qk_attention_batch_tile, kv_begin), 8},
+               {offsetof(qk_attention_batch_tile, kv_begin), 48}};
+    int64_t bytes = 4096, workspace_bytes;
+    alignas(8) uint8_t plan[4096], damaged[4096];
+    assert_int_equal(qn_attention_plan(plan, &bytes, &workspace_bytes, &a), QN_OK);
+    const qk_attention_schedule *s = (const qk_attention_schedule *)plan;
+    const size_t tiles = (size_t)((const uint8_t *)qk_attention_batch_tiles(s) - plan);
+    assert_int_equal(s->num_tiles, 6); // 2 of rows, each of 3 chunks
+    assert_null(qni_attention_check_plan(plan, bytes, true));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        memcpy(damaged, plan, sizeof plan);
+        memcpy(damaged + tiles + all[i].at, &all[i].value, sizeof all[i].value);
+        assert_string_equal(qni_attention_check_plan(damaged, bytes, true), "is damaged: a tile");
+    }
+    ((qk_attention_schedule *)plan)->tile_rows = 128;
+    assert_string_equal(qni_attention_check_plan(plan, bytes, false), "is damaged: its header");
+}
+
 /** Each number that could lead outside the tensors is damaged, one at a time. */
 static void test_damaged_plan(void **) {
     static const damage all[] = {
@@ -385,15 +419,11 @@ static void test_merge_of_no_elements(void **) {
 int main(void) {
     unsetenv("QUERN_VALIDATE");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merge_of_no_elements),
-        cmocka_unit_test(test_damaged_plan),
-        cmocka_unit_test(test_other_plan),
-        cmocka_unit_test(test_plan_numbers),
-        cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_plan_indices),
-        cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_workspace_bytes),
-        cmocka_unit_test(test_most_keys),
+        cmocka_unit_test(test_merge_of_no_elements), cmocka_unit_test(test_damaged_plan),
+        cmocka_unit_test(test_damaged_tiles),        cmocka_unit_test(test_other_plan),
+        cmocka_unit_test(test_plan_numbers),         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_plan_indices),         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_workspace_bytes),      cmocka_unit_test(test_most_keys),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

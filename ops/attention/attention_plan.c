@@ -13,9 +13,12 @@
 // partial results than there is memory for.
 #include "attention.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 constexpr int64_t max_rows = 1 << 30, max_chunks = 64;
+// More tiles are not listed: 2^24 have more rows than there is memory for.
+constexpr int64_t max_tiles = 1 << 24;
 // A bound on masks and on the workspace: sums of two such numbers do not overflow.
 constexpr int64_t max_bytes = (int64_t)1 << 60;
 
@@ -156,6 +159,68 @@ static int64_t tiles_of(const qn_attention_plan_args *a, const qk_attention_requ
     return (r->qo_len * group_of(a) + tile - 1) / tile;
 }
 
+// ---- tiles of attention_batch_gpu.c
+
+static bool has_tiles(const qn_attention_plan_args *a, const qk_attention_request *r) {
+    return r->qo_len * group_of(a) > QK_ATTENTION_FEW_ROWS;
+}
+
+static int64_t pack_of(const qn_attention_plan_args *a) {
+    return qk_attention_pack((uint32_t)group_of(a));
+}
+
+/** Returns how many tiles of rows, each with every chunk, a request has. */
+static int64_t row_tiles_of(const qn_attention_plan_args *a, const qk_attention_schedule *s,
+                            const qk_attention_request *r) {
+    return has_tiles(a, r) ? (r->qo_len * pack_of(a) + s->tile_rows - 1) / s->tile_rows : 0;
+}
+
+/** Returns the keys of a chunk that a causal request's queries below query_end see. */
+static uint32_t keys_of(const qk_attention_request *r, int64_t query_end, int64_t kv_begin) {
+    const int64_t end = (int64_t)r->kv_len - r->qo_len + query_end, room = r->kv_chunk;
+    const int64_t keys = (end < r->kv_len ? end : r->kv_len) - kv_begin;
+    return (uint32_t)(keys < 0 ? 0 : keys < room ? keys : room);
+}
+
+static qk_attention_batch_tile *put_tiles(qk_attention_batch_tile *out,
+                                          const qn_attention_plan_args *a,
+                                          const qk_attention_schedule *s, uint32_t b) {
+    const qk_attention_request *r = &qk_attention_requests(s)[b];
+    const int64_t tiles = row_tiles_of(a, s, r), chunks = qk_attention_chunks(r);
+    for (int64_t i = 0; i < tiles * chunks; i++) {
+        const int64_t row = i / chunks * s->tile_rows, kv_begin = i % chunks * r->kv_chunk;
+        const int64_t query_end = (row + s->tile_rows + pack_of(a) - 1) / pack_of(a);
+        *out++ = (qk_attention_batch_tile){b, (uint32_t)row, (uint32_t)kv_begin,
+                                           keys_of(r, query_end, kv_begin)};
+    }
+    return out;
+}
+
+static int compare(uint32_t a, uint32_t b) {
+    return (a > b) - (a < b);
+}
+
+/** Orders tiles, those with most keys first; equal ones so that they share keys in cache. */
+static int compare_tiles(const void *left, const void *right) {
+    const qk_attention_batch_tile *a = left, *b = right;
+    const int keys = compare(b->keys, a->keys), request = compare(a->request, b->request);
+    const int chunk = compare(a->kv_begin, b->kv_begin);
+    return keys ? keys : request ? request : chunk ? chunk : compare(a->row, b->row);
+}
+
+static void fill_tiles(qk_attention_schedule *s, const qn_attention_plan_args *a) {
+    qk_attention_batch_tile *const tiles =
+        (qk_attention_batch_tile *)((qk_attention_work *)((qk_attention_request *)(s + 1) +
+                                                          s->num_requests) +
+                                    s->num_works + s->num_merges);
+    qk_attention_batch_tile *end = tiles;
+    for (uint32_t b = 0; s->num_tiles > 0 && b < s->num_requests; b++)
+        end = put_tiles(end, a, s, b);
+    qsort(tiles, s->num_tiles, sizeof *tiles, compare_tiles);
+}
+
+// ---- the plan
+
 /** Returns the largest tile that still fills the device and that the longest request fills by more
  *  than half. */
 static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
@@ -207,18 +272,27 @@ static qn_status measure_lengths(const qn_attention_plan_args *a, qk_attention_s
         return FAIL("%ld rows of queries and heads in a request; fewer than 2^30 are accepted",
                     (long)longest);
     s->q_tile = (int32_t)choose_tile(a, longest);
+    s->tile_rows = qk_attention_tile_rows((uint32_t)a->head_dim_vo);
     return QN_OK;
+}
+
+static int64_t bytes_of(const qk_attention_schedule *s) {
+    return (int64_t)sizeof *s + (int64_t)s->num_requests * (int64_t)sizeof(qk_attention_request) +
+           ((int64_t)s->num_works + s->num_merges) * (int64_t)sizeof(qk_attention_work) +
+           (int64_t)s->num_tiles * (int64_t)sizeof(qk_attention_batch_tile);
 }
 
 /** Computes the plan's header: every size. */
 static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule *s) {
-    int64_t works = 0, merges = 0;
+    int64_t works = 0, merges = 0, row_tiles = 0;
     QN_TRY(measure_lengths(a, s));
     for (int64_t b = 0; b < a->batches; b++) {
         const qk_attention_request r = make_request(a, b);
         const int64_t tiles = tiles_of(a, &r, s->q_tile), chunks = qk_attention_chunks(&r);
         works += tiles * splits_of(a, &r);
         merges += chunks > 1 ? tiles : 0;
+        row_tiles += row_tiles_of(a, s, &r) * chunks;
+        s->has_odd_chunks |= chunks > 1 && r.kv_chunk % QK_ATTENTION_CHUNK_UNIT != 0;
         s->workspace_rows += chunks > 1 ? chunks * r.qo_len * group_of(a) : 0;
         s->mask_bytes += mask_bytes_of(&r);
         if (works > max_rows / a->num_kv_heads || s->workspace_rows > max_bytes ||
@@ -230,8 +304,10 @@ static qn_status measure(const qn_attention_plan_args *a, qk_attention_schedule 
     }
     s->num_works = (uint32_t)works;
     s->num_merges = (uint32_t)merges;
-    s->bytes = (int64_t)sizeof *s + a->batches * (int64_t)sizeof(qk_attention_request) +
-               (works + merges) * (int64_t)sizeof(qk_attention_work);
+    if (row_tiles > max_tiles || row_tiles > max_rows / a->num_qo_heads)
+        row_tiles = s->tile_rows = 0;
+    s->num_tiles = (uint32_t)row_tiles;
+    s->bytes = bytes_of(s);
     return QN_OK;
 }
 
@@ -295,6 +371,7 @@ qn_status qn_attention_plan(void *plan, int64_t *plan_bytes, int64_t *workspace_
     if (plan) {
         memcpy(plan, &s, sizeof s);
         fill(plan, args);
+        fill_tiles(plan, args);
     }
     *plan_bytes = s.bytes;
     *workspace_bytes = needed;
@@ -313,6 +390,9 @@ static bool is_header_sound(const qk_attention_schedule *s) {
            s->q_tile >= 1 && s->q_tile <= QK_ATTENTION_MAX_TILE && s->mask_bytes <= max_bytes &&
            s->num_works <= max_rows / s->num_kv_heads &&
            s->num_merges <= max_rows / s->num_kv_heads &&
+           s->num_tiles <= max_rows / s->num_qo_heads &&
+           (s->tile_rows == qk_attention_tile_rows((uint32_t)s->head_dim_vo) ||
+            (s->tile_rows == 0 && s->num_tiles == 0)) &&
            qni_attention_workspace_bytes(s->workspace_rows, s->num_kv_heads, s->head_dim_vo) <
                INT64_MAX;
 }
@@ -349,15 +429,23 @@ static bool is_work_sound(const qk_attention_schedule *s, const qk_attention_wor
            (w->kv_begin < w->kv_end || (r->kv_len == 0 && w->kv_begin == 0));
 }
 
+/** Returns whether a tile has rows of its request, and a chunk of its keys. */
+static bool is_tile_sound(const qk_attention_schedule *s, const qk_attention_batch_tile *t) {
+    const uint32_t pack = qk_attention_pack((uint32_t)(s->num_qo_heads / s->num_kv_heads));
+    if (t->request >= s->num_requests)
+        return false;
+    const qk_attention_request *r = &qk_attention_requests(s)[t->request];
+    return t->row < (uint32_t)r->qo_len * pack && t->kv_begin % (uint32_t)r->kv_chunk == 0 &&
+           t->kv_begin / (uint32_t)r->kv_chunk < qk_attention_chunks(r);
+}
+
 const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool is_thorough) {
     const qk_attention_schedule *s = plan;
     if ((uintptr_t)plan % alignof(qk_attention_schedule) != 0)
         return "is not aligned to 8 bytes";
     if (plan_bytes < (int64_t)sizeof *s || s->magic != QK_ATTENTION_MAGIC)
         return "was not made by qn_attention_plan";
-    const int64_t bytes =
-        (int64_t)sizeof *s + (int64_t)s->num_requests * (int64_t)sizeof(qk_attention_request) +
-        ((int64_t)s->num_works + s->num_merges) * (int64_t)sizeof(qk_attention_work);
+    const int64_t bytes = bytes_of(s);
     if (s->bytes != bytes || plan_bytes < bytes || !is_header_sound(s))
         return "is damaged: its header";
     for (uint32_t b = 0; is_thorough && b < s->num_requests; b++)
@@ -366,5 +454,8 @@ const char *qni_attention_check_plan(const void *plan, int64_t plan_bytes, bool 
     for (uint32_t i = 0; is_thorough && i < s->num_works + s->num_merges; i++)
         if (!is_work_sound(s, &qk_attention_works(s)[i], i >= s->num_works))
             return "is damaged: a work item";
+    for (uint32_t i = 0; is_thorough && i < s->num_tiles; i++)
+        if (!is_tile_sound(s, &qk_attention_batch_tiles(s)[i]))
+            return "is damaged: a tile";
     return nullptr;
 }

@@ -297,6 +297,53 @@ static void assert_covers(const qk_attention_schedule *s) {
     }
 }
 
+/** Checks that the tiles have each chunk of each row of requests of more than few rows once, and
+ *  that those with most keys come first. */
+static void assert_tiles_cover(const qk_attention_schedule *s) {
+    const uint32_t group = (uint32_t)(s->num_qo_heads / s->num_kv_heads);
+    const qk_attention_batch_tile *tiles = qk_attention_batch_tiles(s);
+    assert_int_equal((const char *)(tiles + s->num_tiles) - (const char *)s, s->bytes);
+    for (uint32_t b = 0; b < s->num_requests; b++) {
+        const qk_attention_request *r = &qk_attention_requests(s)[b];
+        const uint32_t wanted = (uint32_t)r->qo_len * group > QK_ATTENTION_FEW_ROWS;
+        for (uint32_t row = 0; row < (uint32_t)r->qo_len * qk_attention_pack(group); row++)
+            for (uint32_t chunk = 0; chunk < qk_attention_chunks(r); chunk++) {
+                uint32_t visits = 0;
+                for (uint32_t i = 0; i < s->num_tiles; i++)
+                    visits += tiles[i].request == b && row >= tiles[i].row &&
+                              row < tiles[i].row + s->tile_rows &&
+                              tiles[i].kv_begin == chunk * (uint32_t)r->kv_chunk;
+                assert_int_equal(visits, wanted);
+            }
+    }
+    for (uint32_t i = 1; i < s->num_tiles; i++)
+        assert_true(tiles[i - 1].keys >= tiles[i].keys);
+}
+
+static void test_tiles(void **) {
+    static const int32_t queries[] = {0, 300, 303, 303, 500}, keys[] = {0, 500, 520, 530, 730};
+    static const int64_t heads[][2] = {{4, 1}, {6, 2}, {64, 1}, {5, 5}};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        for (int64_t dim = 128; dim <= 256; dim *= 2) {
+            const qn_attention_plan_args a = {.struct_size = sizeof a,
+                                              .batches = 4,
+                                              .qo_indptr = queries,
+                                              .kv_indptr = keys,
+                                              .num_qo_heads = heads[i][0],
+                                              .num_kv_heads = heads[i][1],
+                                              .head_dim_vo = dim,
+                                              .kv_chunk = i == 1   ? 130
+                                                          : i == 2 ? 96
+                                                                   : 0};
+            int64_t bytes, workspace_bytes;
+            qk_attention_schedule *plan = make_plan(&a, &bytes, &workspace_bytes);
+            assert_int_equal(plan->tile_rows, dim == 128 ? 192 : 128);
+            assert_int_equal(plan->has_odd_chunks, i == 1);
+            assert_tiles_cover(plan);
+            free(plan);
+        }
+}
+
 static void test_plan(void **) {
     qn_attention_plan_args a = paged_plan();
     int64_t bytes, again, workspace_bytes;
@@ -515,6 +562,7 @@ int main(void) {
         cmocka_unit_test(test_workspace_is_small),
         cmocka_unit_test(test_workspace),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_plan_refusals),
         cmocka_unit_test(test_paged),

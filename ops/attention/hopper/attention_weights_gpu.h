@@ -80,9 +80,8 @@ QD_INLINE void raise(rows *w, const float s[SUMS]) {
     w->grows = qd_wave_any(rises[0] | rises[1]);
 }
 
-/** Turns a tile's scores into weights. */
-QD_INLINE void weigh_by_tops(rows *w, float s[SUMS]) {
-    const float base[2] = {base_of(w, 0), base_of(w, 1)};
+/** Turns a tile's scores into weights; base: base_of the rows. */
+QD_INLINE void raise_to_powers(rows *w, float s[SUMS], const float base[2]) {
     float part[4] = {};
     QD_UNROLL for (uint32_t i = 0; i < SUMS; i++) {
         s[i] = qd_exp2_flushed(__builtin_fmaf(s[i], w->scale, base[i / 2 % 2]));
@@ -90,6 +89,12 @@ QD_INLINE void weigh_by_tops(rows *w, float s[SUMS]) {
     }
     w->sum[0] += part[0] + part[1];
     w->sum[1] += part[2] + part[3];
+}
+
+/** Turns a tile's scores into weights. */
+QD_INLINE void weigh_by_tops(rows *w, float s[SUMS]) {
+    const float base[2] = {base_of(w, 0), base_of(w, 1)};
+    raise_to_powers(w, s, base);
 }
 
 /** Turns a tile's scores into weights, and tells what o has to be multiplied by. */

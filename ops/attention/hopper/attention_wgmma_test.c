@@ -40,6 +40,9 @@ static qni_attention_problem dense(uint32_t head_dim) {
                                    .dtype = QNI_BF16,
                                    .dtype_kv = QNI_BF16,
                                    .dtype_o = QNI_BF16,
+                                   .kv_blocks = 1,
+                                   .kv_tokens = 4608,
+                                   .q_tokens = 4608,
                                    .max_rows = 4608,
                                    .has_more_rows = true};
 }
@@ -61,6 +64,34 @@ static qni_attention_problem paged(uint32_t head_dim) {
     p.args.group = 4;
     p.max_rows = 4;
     p.has_few_rows = true, p.has_more_rows = false;
+    return p;
+}
+
+/** A batch of prompts by a plan: ragged bf16, 32 heads on 8. */
+static qni_attention_problem ragged(uint32_t head_dim) {
+    static const qk_attention_schedule plan = {
+        .num_requests = 3, .num_tiles = 40, .tile_rows = 192};
+    qni_attention_problem p = dense(head_dim);
+    const int64_t d = head_dim;
+    p.plan = &plan;
+    p.args.q.block = p.args.k.block = p.args.v.block = p.args.o_batch = 0;
+    p.args.q.token = p.args.o_token = 32 * d;
+    p.args.k.token = p.args.v.token = 8 * d;
+    p.args.num_kv_heads = 8;
+    p.args.group = 4;
+    p.q_tokens = p.kv_tokens = 9000;
+    p.kv_blocks = 1;
+    return p;
+}
+
+static qni_attention_problem ragged_in_pages(int page_size) {
+    static const int32_t pages[1] = {};
+    qni_attention_problem p = ragged(128);
+    p.args.kv_indices = pages;
+    p.kv_blocks = 600;
+    p.kv_tokens = page_size;
+    p.args.page_size = (uint32_t)page_size;
+    p.args.k.block = p.args.v.block = page_size * p.args.k.token;
     return p;
 }
 
@@ -197,10 +228,105 @@ static void test_decode_refusals(void **) {
     DECODE_REFUSED(p.args.head_dim_qk = p.args.head_dim_vo = 64, "taken: above 64, up to 128");
 }
 
+static void assert_batch_takes(const char *name, const qni_attention_problem *p) {
+    const qn_device chip = h200();
+    const qni_variant *kernel = named(name);
+    qni_reason why = {""};
+    if (!kernel->supports(kernel, &chip, p, &why))
+        fail_msg("%s: %s", name, why.text);
+}
+
+/** Changes a batch of pages of 16, and asserts that the kernel takes it. */
+#define BATCH_TAKEN(change)                                                                        \
+    do {                                                                                           \
+        qni_attention_problem p = ragged_in_pages(16);                                             \
+        change;                                                                                    \
+        assert_batch_takes("attention.gpu_batch_128_bf16", &p);                                    \
+    } while (0)
+
+static void test_batch_takes(void **) {
+    const float number = 1;
+    BATCH_TAKEN();
+    BATCH_TAKEN(p = ragged(128));
+    BATCH_TAKEN(p = ragged(72));
+    BATCH_TAKEN(p = ragged_in_pages(1));
+    BATCH_TAKEN(p = ragged_in_pages(48));
+    BATCH_TAKEN(p.args.left = 100);
+    BATCH_TAKEN(p.args.right = 0);
+    BATCH_TAKEN(p.args.soft_cap = 30);
+    BATCH_TAKEN(p.args.v_scales = p.args.sinks = &number);
+    BATCH_TAKEN(p.args.group = 3);
+}
+
+/** By both head dims, as a plan's tiles go by that of v. */
+static void test_batch_head_dims(void **) {
+    static const struct {
+        uint32_t qk, vo;
+        const char *name;
+    } cases[] = {{64, 64, "64_bf16"},    {128, 128, "128_bf16"}, {96, 128, "128_bf16"},
+                 {192, 128, "192_bf16"}, {136, 64, "192_bf16"},  {192, 192, "256_bf16"},
+                 {256, 256, "256_bf16"}};
+    static const qk_attention_schedule plan = {
+        .num_requests = 3, .num_tiles = 60, .tile_rows = 128};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qni_attention_problem p = ragged(cases[i].qk);
+        char name[64];
+        p.args.head_dim_vo = cases[i].vo;
+        p.plan = cases[i].vo > 128 ? &plan : p.plan;
+        snprintf(name, sizeof name, "attention.gpu_batch_%s", cases[i].name);
+        assert_batch_takes(name, &p);
+    }
+}
+
+#define BATCH_REFUSED(change, words)                                                               \
+    REFUSED_BY("gpu_batch_128_bf16", ragged_in_pages(16), change, words)
+
+static void test_batch_refusals(void **) {
+    static const qk_attention_schedule huge = {.num_requests = 3};
+    const float number = 1;
+    BATCH_REFUSED(p.has_few_rows = true, "a request has 16 rows or fewer");
+    BATCH_REFUSED(p.plan = &huge, "the plan lists no tiles");
+    BATCH_REFUSED(p.dtype_kv = QNI_E4M3FN, "k and v are e4m3fn; taken: q's type");
+    BATCH_REFUSED(p.dtype_o = QNI_F32, "o is f32; taken: bf16");
+    BATCH_REFUSED(p.args.has_dropout = 1, "dropout_p is not 0");
+    BATCH_REFUSED(p.args.pos_encoding = QK_POS_ALIBI, "has a position encoding");
+    BATCH_REFUSED(p.args.mask_kind = QK_MASK_BOOL, "has a mask");
+    BATCH_REFUSED(p.args.custom_mask = memory, "has a custom mask");
+    BATCH_REFUSED(p.args.k_scales = &number, "scales of heads");
+    BATCH_REFUSED(p.args.scale = -1, "a scale that is not positive");
+    BATCH_REFUSED(p.args.q.data = memory + 8, "does not begin at a multiple of 16");
+    BATCH_REFUSED(p.args.head_dim_vo = 124, "v's head_dim=124");
+    BATCH_REFUSED(p.kv_blocks = INT32_MAX, "k reaches over");
+    REFUSED_BY("gpu_batch_128_bf16", ragged(128), p.kv_tokens = 0, "k has 0 in dimension 2");
+    REFUSED_BY("gpu_batch_256_bf16", ragged(256), p.args.head_dim_vo = 128, "taken: above 128");
+    REFUSED_BY("gpu_batch_192_bf16", ragged(192), (void)p, "v's head_dim is 192; taken: up to 128");
+}
+
+static void test_batch_choice(void **) {
+    const qni_attention_problem p = ragged(128), q = ragged_in_pages(16);
+    assert_string_equal(cheapest(&p), "attention.gpu_batch_128_bf16");
+    assert_string_equal(cheapest(&q), "attention.gpu_batch_128_bf16");
+}
+
+/** Of short dense requests a tile of several heads wastes less. */
+static void test_dense_choice(void **) {
+    qni_attention_problem p = dense(128);
+    p.args.num_kv_heads = 8;
+    p.args.group = 4;
+    p.args.qo_len = p.args.kv_len = 2048;
+    assert_string_equal(cheapest(&p), "attention.gpu_wgmma_128_bf16");
+    p.args.qo_len = p.args.kv_len = 77;
+    assert_string_equal(cheapest(&p), "attention.gpu_batch_128_bf16");
+    p.args.left = 20;
+    assert_string_equal(cheapest(&p), "attention.gpu_batch_128_bf16");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice), cmocka_unit_test(test_decode_choice),
-        cmocka_unit_test(test_decode_takes), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_decode_refusals)};
+        cmocka_unit_test(test_batch_takes),    cmocka_unit_test(test_batch_head_dims),
+        cmocka_unit_test(test_batch_refusals), cmocka_unit_test(test_batch_choice),
+        cmocka_unit_test(test_dense_choice),   cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_decode_choice),  cmocka_unit_test(test_decode_takes),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_decode_refusals)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
