@@ -8,7 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
+static bool is_ending; // for lack of memory
+
 void cli_out_of_memory(void) {
+    is_ending = true;
     fputs("quern: out of memory\n", stderr);
     exit(CLI_BAD_INPUT);
 }
@@ -21,6 +24,8 @@ typedef struct target {
 
 static ssize_t add_text(void *cookie, const char *data, size_t bytes) {
     target *t = cookie;
+    if (is_ending)
+        return 0; // exit() flushes all streams, and nobody reads this text any more
     while (t->room - *t->bytes <= bytes)
         t->room *= 2;
     char *larger = realloc(*t->text, t->room);
