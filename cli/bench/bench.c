@@ -350,8 +350,8 @@ static qn_status check_clock(const qn_device_info *info) {
     return cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure%s",
                     info->spec,
                     !info->is_modelled ? ""
-                    : strcmp(info->arch, "gfx942") && strcmp(info->arch, "gfx950")
-                        ? ": time is modelled of sim:gfx942 and sim:gfx950 alone"
+                    : strncmp(info->arch, "gfx9", 4) != 0
+                        ? ": time is modelled of sim:gfx90a, sim:gfx942 and sim:gfx950 alone"
                         : ": QUERN_SIM has clock=off");
 }
 

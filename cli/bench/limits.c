@@ -150,12 +150,12 @@ static void measure_cpu(cli_limits *out, int threads) {
 }
 
 /** Rates of AMD's GPUs: matrix operations of FP8 (gfx90a, gfx1151: of bf16) and of bf16 for each
- *  compute unit and clock, and bytes a second. Source: AMD's data sheets of MI250X, MI300X, MI355X,
- *  Ryzen AI Max+ 395, Radeon RX 9070 XT. */
+ *  compute unit and clock, and bytes a second. Source: AMD's data sheets of MI250X, of which a die
+ *  is a device, MI300X, MI355X, Ryzen AI Max+ 395, Radeon RX 9070 XT. */
 static const struct {
     const char *arch;
     double flops_per_clock, bf16_flops_per_clock, read_bytes;
-} gpus[] = {{"gfx90a", 1024, 1024, 3.2e12},
+} gpus[] = {{"gfx90a", 1024, 1024, 1.6e12},
             {"gfx942", 4096, 2048, 5.3e12},
             {"gfx950", 8192, 4096, 8.0e12},
             {"gfx1151", 512, 512, 0.256e12},

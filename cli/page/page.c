@@ -133,9 +133,7 @@ static void write_kernel(const page *p) {
         fputs("</div>\n", p->to);
         page_memory(p);
     } else {
-        fputs(
-            "<p class=card>No time is modelled: <code>--clock on</code> models it, on gfx942.</p>\n",
-            p->to);
+        fputs("<p class=card>No time is modelled: <code>--clock on</code> models it.</p>\n", p->to);
     }
     fputs("<div class=pair>\n", p->to);
     page_mix(p);

@@ -301,9 +301,8 @@ const cli_command cli_profile = {
         "Counts instructions by class, bytes, LDS bank conflicts and active lanes of each\n"
         "kernel, and says what limits the kernel's occupancy. Names in capitals are\n"
         "rocprof's. docs/simulator.md says what each counter counts. Nothing is timed, but\n"
-        "--clock models the time of kernels on gfx942 and gfx950, and where it went: sample\n"
-        "runs some workgroups alone, on the others as well, full all at modelled time\n"
-        "(docs/clock.md).\n"
+        "--clock models the time of kernels, and where it went: sample runs some workgroups\n"
+        "alone, on the others as well, full all at modelled time (docs/clock.md).\n"
         "--timeline writes waves and their longest waits for ui.perfetto.dev, --html a page.\n"
         "PROGRAM runs as with quern sim; put -- before a program that has options of its\n"
         "own. The exit status is the program's.",

@@ -17,7 +17,7 @@ static const sim_chip chips[] = {
      .memory_bytes = UINT64_C(64) << 30, .memory_clock_khz = 1600000, .memory_bus_bits = 4096,
      .l2_bytes = 8 << 20, .num_xccs = 1, .pci_chip = 0x7408,
      .simds = 4, .vgprs = 512, .vgpr_granule = 8, .sgprs = 800, .sgpr_granule = 16, .lds_granule = 512,
-     .lds_banks = 32, .max_groups = 32, .line_bytes = 64},
+     .lds_banks = 32, .max_groups = 32, .line_bytes = 64, .timing = &sim_gfx90a_timing},
     {.arch = SIM_GFX942, .name = "gfx942", .gcn_name = "gfx942:sramecc+:xnack-",
      .marketing = "AMD Instinct MI300X (simulated)", .elf_mach = 0x4c, .gfx_major = 9, .gfx_minor = 4,
      .compute_units = 304, .wave_size = 64, .lds_bytes = 65536, .max_waves_per_simd = 8, .clock_khz = 2100000,

@@ -60,7 +60,8 @@ static bool read_base(reader *r, const char *value) {
     if (r->has_base)
         return complain(r, "base stands a second time");
     if (!chip || !chip->timing)
-        return complain(r, "base is %s; accepted: a chip of which time is modelled: gfx942", value);
+        return complain(r, "base is %s; accepted: a chip of which time is modelled, as of gfx942",
+                        value);
     r->out->chip = *chip;
     r->out->timing = *chip->timing;
     return r->has_base = true;

@@ -78,6 +78,73 @@ const sim_timing sim_gfx942_timing = {
     .hbm_byte_fj = 30000, // L: 4 pJ a bit
 };
 
+// What CDNA2 shares with CDNA3 has the values above. "MT4G 210" is that
+// program's run on an MI210, the same die with 104 of its units at the same clock. An MI250X is two
+// of these dies, of which each is a device.
+const sim_timing sim_gfx90a_timing = {
+    .issue_cycles = 4,         // RCP, H
+    .valu_cycles = 4,          // RCP, H
+    .trans_cycles = 16,        // LLVM's model, M
+    .pass_cycles = 4,          // MIC, H
+    .matrix_shadow_cycles = 4, // MIC's coexecution fields, H
+    .branch_cycles = 16,
+    .barrier_cycles = 28,
+    .sleep_cycles = 64,
+    .fetch_bytes = 64, // RCP: lines of the instruction cache, H
+    .fetch_ahead = 1,
+    .scalar_units = 2, // MT4G 210, H
+
+    .scalar_cache_bytes = 16384, // MT4G 210, H
+    .scalar_line_bytes = 64,     // MT4G 210, H
+    .scalar_hit_cycles = 48,     // MT4G 210, H
+
+    .lds_cycles = 48,     // MT4G 210, H
+    .lds_pair_bytes = 64, // RCP, H
+    .lds_store_cycles = 4,
+    .lds_queue_cycles = 64,
+
+    .address_cycles = 4,
+    // MT4G 210, H. Its lines have 64 bytes, the model's as many as the second level's.
+    .l1_bytes = 16384,
+    .l1_ways = 64,        // RCP, H
+    .l1_hit_cycles = 124, // MT4G 210, H
+    .l1_port_bytes = 64,  // RCP, H
+    .l1_misses = 256,
+    .l1_queue_cycles = 256,
+    .l2_channels = 32,    // RCP, H
+    .l2_ways = 16,        // RCP, H
+    .l2_hit_cycles = 292, // MT4G 210, H
+    .l2_read_bytes = 128, // RCP, H; MT4G 210 reads 4.3 TB/s, which is 79
+    .l2_write_bytes = 48, // 64 in RCP; MT4G 210 writes 2.6 TB/s, which is 47, L
+    .l2_unit_bytes = 64,
+    .atomic_cycles = 382,
+    .atomic_lane_cycles = 1,
+
+    .fabric_bytes = 2048, // L: 64 a channel, so that memory is what limits
+    .mall_mib = 0,        // H
+    .mall_ns = 1,
+    .hbm_channels = 32,    // of 128 bits each, H
+    .hbm_ns = 402,         // MT4G 210: 684 cycles, H
+    .hbm_mb_per_s = 41000, // L: 80 % of 1.6 TB/s, as an MI300X reaches; MT4G 210 reads 1.17 TB/s
+
+    .group_cycles = 4,
+    .wave_cycles = 32,
+    .launch_ns = 2000,
+
+    .limit_w = 280, // H: half of a board's 560 W
+    .static_w = 80, // L
+    .reference_mhz = 1200,
+    .energy_exponent = 105,
+    .flop_f16_fj = 1260, // L: the MI300X's, half more for the older process
+    .flop_bf16_fj = 1170,
+    .flop_f8_fj = 650,
+    .flop_f32_fj = 4500,
+    .valu_pj = 90,
+    .lds_byte_fj = 0,
+    .l2_byte_fj = 0,
+    .hbm_byte_fj = 30000,
+};
+
 // What CDNA4 shares with CDNA3 has the values above. CDNA4's white paper (WP4) gives what differs;
 // no measurement of an MI355X's latencies is published.
 const sim_timing sim_gfx950_timing = {

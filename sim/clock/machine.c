@@ -83,7 +83,7 @@ static bool init_unit(sim_machine *m, sim_xcd *xcd, uint32_t index) {
         unit->simds[i].waits = SIM_SPENT_IDLE;
         unit->simds[i].waits_at = m->num_insts;
     }
-    return unit->misses && sim_tags_init(&unit->l1, t->l1_bytes, m->chip->line_bytes, t->l1_ways);
+    return unit->misses && sim_tags_init(&unit->l1, t->l1_bytes, SIM_LINE, t->l1_ways);
 }
 
 enum { SCALAR_WAYS = 8, CODE_BYTES = 65536 };

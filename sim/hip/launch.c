@@ -258,7 +258,8 @@ hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const 
     }
     const sim_kernel *kernel = function->kernel;
     if (sim_hip.options.clock != SIM_CLOCK_OFF && !stream->device->chip->timing) {
-        sim_hip_report("QUERN_SIM", "clock: no time is modelled for %s; accepted: gfx942, gfx950",
+        sim_hip_report("QUERN_SIM",
+                       "clock: no time is modelled for %s; accepted: gfx90a, gfx942, gfx950",
                        stream->device->chip->name);
         return hipErrorNotSupported;
     }
