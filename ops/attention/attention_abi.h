@@ -81,7 +81,8 @@ typedef struct qk_attention_work {
 
 /** What hopper/attention_batch_gpu.c computes at a time, for `pack` query heads of one kv head: a
  *  tile of rows and a chunk of keys. Here row r is query r / pack and the heads' number r % pack.
- *  Only requests of more than QK_ATTENTION_FEW_ROWS rows have such tiles. */
+ *  Only requests of more than QK_ATTENTION_FEW_ROWS rows have such tiles, with
+ *  QUERN_BATCH_INVARIANT=1 all. */
 typedef struct qk_attention_batch_tile {
     uint32_t request, row, kv_begin; // the first row, the first key
     uint32_t keys;                   // that the tile's last row sees if the request is causal

@@ -161,8 +161,9 @@ static int64_t tiles_of(const qn_attention_plan_args *a, const qk_attention_requ
 
 // ---- tiles of attention_batch_gpu.c
 
+/** Requests of few rows have other kernels, unless their bits must be those of longer ones. */
 static bool has_tiles(const qn_attention_plan_args *a, const qk_attention_request *r) {
-    return r->qo_len * group_of(a) > QK_ATTENTION_FEW_ROWS;
+    return r->qo_len * group_of(a) > QK_ATTENTION_FEW_ROWS || qni_env_get()->batch_invariant;
 }
 
 static int64_t pack_of(const qn_attention_plan_args *a) {

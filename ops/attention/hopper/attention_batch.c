@@ -83,13 +83,14 @@ static bool takes_scores(const qk_attention_args *g, qni_reason *why) {
     return !other || qni_no(why, "has %s, takes none", other);
 }
 
-/** The plan has no tiles of requests of few rows, as gpu_async is for them. */
+/** The plan has no tiles of requests of few rows, as gpu_async is for them; but if a query must
+ *  have equal bits in any request, it has. A row's sums begin with its last key's tile, and tiles
+ *  begin at multiples of their keys, whatever the row's place among others is. */
 static bool takes_requests(const qni_attention_problem *p, qni_reason *why) {
-    if (p->has_few_rows)
+    if (p->has_few_rows && !qni_env_get()->batch_invariant)
         return qni_no(why, "a request has %d rows or fewer", QK_ATTENTION_FEW_ROWS);
-    if (p->plan && p->plan->tile_rows == 0)
-        return qni_no(why, "the plan lists no tiles, as they are too many");
-    return !qni_env_get()->batch_invariant || qni_no(why, "QUERN_BATCH_INVARIANT is 1");
+    return !p->plan || p->plan->tile_rows > 0 ||
+           qni_no(why, "the plan lists no tiles, as they are too many");
 }
 
 /** A tile's rows depend on v's head dim, as the plan's do. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for Hopper, as far as no such card is needed: which problems they take, by which
 // words they refuse the others, and that they are the choice. quern check runs them on a card.
+#include "../../../runtime/testing.h"
 #include "../../shared/op_test.h"
 #include "../attention.h"
 
@@ -321,12 +322,42 @@ static void test_dense_choice(void **) {
     assert_string_equal(cheapest(&p), "attention.gpu_batch_128_bf16");
 }
 
+/** A step of decoding, a prompt and a dense one. */
+static void try_invariance(void *) {
+    static const int32_t ends[] = {0, 1};
+    const qn_attention_plan_args a = {.struct_size = sizeof a,
+                                      .batches = 1,
+                                      .qo_indptr = ends,
+                                      .kv_indptr = ends,
+                                      .num_qo_heads = 4,
+                                      .num_kv_heads = 1,
+                                      .head_dim_vo = 128};
+    alignas(8) uint8_t plan[1024];
+    int64_t bytes = sizeof plan, workspace_bytes;
+    qni_attention_problem p = ragged_in_pages(16), q = p, r = dense(128);
+    CHILD_CHECK(qn_attention_plan(plan, &bytes, &workspace_bytes, &a) == QN_OK);
+    p.plan = (const qk_attention_schedule *)plan;
+    p.has_few_rows = true, p.has_more_rows = false;
+    CHILD_CHECK(p.plan->num_tiles == 1);
+    CHILD_CHECK(strcmp(cheapest(&p), "attention.gpu_batch_128_bf16") == 0);
+    CHILD_CHECK(strcmp(cheapest(&q), "attention.gpu_batch_128_bf16") == 0);
+    CHILD_CHECK(strcmp(cheapest(&r), "attention.gpu_batch_128_bf16") == 0);
+}
+
+/** One kernel takes requests of all lengths then. */
+static void test_invariance(void **) {
+    child_run(try_invariance, nullptr, (const char *[]){"QUERN_BATCH_INVARIANT=1", nullptr});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batch_takes),    cmocka_unit_test(test_batch_head_dims),
-        cmocka_unit_test(test_batch_refusals), cmocka_unit_test(test_batch_choice),
-        cmocka_unit_test(test_dense_choice),   cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_decode_choice),  cmocka_unit_test(test_decode_takes),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_decode_refusals)};
+        // First, as a process reads its environment once.
+        cmocka_unit_test(test_invariance),      cmocka_unit_test(test_batch_takes),
+        cmocka_unit_test(test_batch_head_dims), cmocka_unit_test(test_batch_refusals),
+        cmocka_unit_test(test_batch_choice),    cmocka_unit_test(test_dense_choice),
+        cmocka_unit_test(test_choice),          cmocka_unit_test(test_decode_choice),
+        cmocka_unit_test(test_decode_takes),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_decode_refusals),
+    };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
