@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the GPU kernels of attention: the code that all kernels share, and the kernels without
 // matrix cores.
+#include "../shared/round.h"
 #include "attention.h"
 
 #include <string.h>
@@ -51,14 +52,28 @@ static uint32_t merge_threads(const qn_stream *stream, int64_t groups) {
     return groups > 2 * (int64_t)stream->device->info.num_compute_units ? THREADS / 2 : THREADS;
 }
 
+/** Returns how many workgroups share each of `groups` merges: so many that a wave has a part of one
+ *  row alone, but no more than run at a time. */
+static int64_t merge_parts(const qn_stream *stream, const qni_attention_problem *p,
+                           const qk_attention_args *g, int64_t groups) {
+    const qn_device_info *chip = &stream->device->info;
+    const int64_t tile = g->schedule ? g->schedule->q_tile : g->q_tile;
+    const int64_t rows = p->max_rows < tile ? p->max_rows : tile;
+    const int64_t parts_of_row = qni_pieces(g->head_dim_vo, 2 * (int64_t)chip->wave_size);
+    const int64_t wanted = qni_pieces(rows * parts_of_row, THREADS / chip->wave_size);
+    const int64_t room = GROUPS_OF_UNIT * (int64_t)chip->num_compute_units / groups;
+    return wanted < room ? wanted : room;
+}
+
 qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
                               const qni_attention_problem *p, const qk_attention_args *args) {
     const qk_attention_args g = on_host(p, args);
     const int64_t groups = count_groups(stream, p, qk_attention_count_merges(&g));
-    if (p->is_merged_later)
+    if (p->is_merged_later || groups == 0)
         return QN_OK;
-    return launch_of(stream, &variant->config.kernel[1], groups, merge_threads(stream, groups),
-                     args, sizeof *args);
+    const int64_t parts = merge_parts(stream, p, &g, groups);
+    return launch_of(stream, &variant->config.kernel[1], parts > 1 ? parts * groups : groups,
+                     merge_threads(stream, groups), args, sizeof *args);
 }
 
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,

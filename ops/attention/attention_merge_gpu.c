@@ -5,7 +5,8 @@
 // Needs     nothing beyond vector instructions
 // Tile      a wave a row: lanes go along v's elements; chunks and states in order, so that the same
 //           bits come out always
-// Launch    256 threads, for chunks perhaps 128; workgroups step through what is left
+// Launch    256 threads, for chunks perhaps 128; workgroups step through what is left. If they are
+//           several times as many as merges, several share each
 // Source    FlashInfer's merge_states; AOTriton's debug_simulate_encoded_softmax,
 //           debug_fill_dropout_rng
 #include "attention_any_abi.h"
@@ -105,16 +106,17 @@ QD_INLINE void merge_columns(const qk_attention_args *g, const row_place *row, u
         store_lse(g, row, end.lse);
 }
 
-/** Merges the rows of a work item for a kv head. Waves share a row's columns if they are enough. */
+/** Merges the rows of a work item for a kv head, this workgroup's part of `parts`. Waves share a
+ *  row's columns if they are enough. */
 QD_INLINE void merge_work(const qk_attention_args *g, const qk_attention_work *work,
-                          uint32_t kv_head) {
+                          uint32_t kv_head, uint32_t part, uint32_t parts) {
     const qk_attention_request r = qk_attention_get_request(g, work->request);
     const uint32_t chunks = qk_attention_chunks(&r), rows = work->row_end - work->row_begin;
-    const uint32_t waves = __gpu_num_threads(0) / QD_WAVE;
+    const uint32_t own = __gpu_num_threads(0) / QD_WAVE, waves = own * parts;
     const uint32_t all = qd_div_up(g->head_dim_vo, FEW * QD_WAVE);
     const uint32_t shares = rows * all <= waves ? all : 1;
     const int64_t step = (int64_t)r.qo_len * g->group * g->num_kv_heads; // rows of a chunk
-    for (uint32_t i = qd_wave(); i < rows * shares; i += waves) {
+    for (uint32_t i = part * own + qd_wave(); i < rows * shares; i += waves) {
         const uint32_t row = work->row_begin + i / shares;
         g = reread(g);
         const row_place place = find_row(g, &r, work->request, kv_head, row);
@@ -137,9 +139,11 @@ QD_INLINE void merge_work(const qk_attention_args *g, const qk_attention_work *w
 QD_KERNEL_WITHIN(THREADS, 80, qk_attention_merge)(const qk_attention_args g) {
     qd_begin();
     const uint32_t count = qk_attention_count_merges(&g) * g.num_kv_heads;
-    for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
-        const qk_attention_work work = qk_attention_find_merge(&g, id / g.num_kv_heads);
-        merge_work(&g, &work, id % g.num_kv_heads);
+    const uint32_t parts = qd_max(__gpu_num_blocks(0) / qd_max(count, 1), 1);
+    for (uint32_t id = qd_block(); id < count * parts; id += __gpu_num_blocks(0)) {
+        const uint32_t merge = id / parts;
+        const qk_attention_work work = qk_attention_find_merge(&g, merge / g.num_kv_heads);
+        merge_work(&g, &work, merge % g.num_kv_heads, id - merge * parts, parts);
     }
 }
 
