@@ -134,6 +134,29 @@ def normal(rng, *shape):
 SHAPES = [(1, 129, 129), (64, 96, 256), (1, 4096, 7168), (128, 2112, 7168), (16, 7168, 2048), (4096, 576, 1536)]
 
 
+FORMS = [((1, 1), (1, 1)), ((1,), (1,)), (("m",), ("n",)), (("m", 1), ("n", 1)), (("m", "kb"), ("n", "kb")), (("m", 1), ("nb", "kb")),
+         ((1, "kb"), ("nb",)), (None, ("n",)), (("m", "kb"), None), (None, None)]
+
+
+@pytest.mark.parametrize("forms", FORMS, ids=str)
+@pytest.mark.parametrize("dtype", [FN, BF16], ids=str)
+def test_scales(quern, dtype, forms):
+    sizes = {"m": 37, "n": 300, "k": 400, "nb": 3, "kb": 4}
+    rng = np.random.default_rng(41)
+    given, wide = {}, []
+    for name, mn, form in zip("ab", "mn", forms, strict=True):
+        x = normal(rng, sizes[mn], 400).astype(dtype)
+        scale = np.float32(2) ** rng.integers(-3, 3, [sizes.get(s, s) for s in form or (1,)]) * np.float32(1.1)
+        given |= {name: x, f"scale_{name}": scale.astype(np.float32) if form else None}
+        full = given[f"scale_{name}"].reshape(*scale.shape, *[1] * (2 - scale.ndim)) if form else np.ones((1, 1))
+        full = np.repeat(full, 128, 0)[:sizes[mn]] if form and form[0] == "nb" else full
+        full = np.repeat(full, 128, 1)[:, :400] if full.shape[1] > 1 else full
+        wide.append(x.astype(np.float64) * full)
+    d = np.full((37, 300), np.nan, np.float32)
+    quern.gemm("qn_gemm", d=d, **given)
+    compare(d, *wide, 1e-5)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("types", [(FN, FN), (FNUZ, FN)], ids=["fn", "fnuz-fn"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))

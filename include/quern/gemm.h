@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix multiplication: FP8 with block scales, and bf16; dense and grouped.
+// Matrix multiplication: FP8 with scales of any form, and bf16; dense and grouped.
 #ifndef QUERN_GEMM_H
 #define QUERN_GEMM_H
 
@@ -32,8 +32,8 @@ typedef struct qn_gemm_args {
     const DLTensor *a;            /**< activations */
     const DLTensor *b;            /**< weights, or what qn_gemm_pack made of them */
     const DLTensor *c;            /**< added to the product; null: nothing is */
-    const DLTensor *scale_a;      /**< FP8 only */
-    const DLTensor *scale_b;      /**< FP8 only */
+    const DLTensor *scale_a;      /**< null: 1 */
+    const DLTensor *scale_b;      /**< null: 1 */
     const DLTensor *group_layout; /**< i32 on the device; grouped forms only */
     int64_t expected_m;   /**< masked: rows that a group likely has, > 0, only a hint; else 0 */
     int32_t b_is_packed;  /**< 1: b and scale_b come from qn_gemm_pack */
@@ -51,7 +51,7 @@ typedef struct qn_gemm_args {
 
 /** Dense product, and what a layer does next to its result. With K-blocks kb of 128 columns:
  *
- *    p[m,n] = sum_kb scale_a[m,kb] scale_b[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
+ *    p[m,n] = sum_kb scale_a[m,kb] scale_b[n,kb] sum_(k in kb) a[m,k] b[n,k]
  *    d[m,n] = c[m,n] + gate[batch of m,n] activation(p[m,n] + bias[n])
  *
  *  With QN_GEMM_SILU_AND_MUL d has n/2 columns, and so do c and gate. Rows of b alternate: gate row
@@ -61,8 +61,8 @@ typedef struct qn_gemm_args {
  *    d[m,j] = c[m,j] + gate[batch of m,j] silu(x[m,2j]) x[m,2j+1]
  *
  *  d        [m, n]  bf16, f16, f32 or FP8 of any kind, columns contiguous, row stride >= n
- *  a        [m, k]  e4m3fn or e4m3fnuz (with scales) or bf16 (without); either dimension
- *           contiguous, the other dimension's stride at least as long
+ *  a        [m, k]  e4m3fn, e4m3fnuz or bf16; either dimension contiguous, the other dimension's
+ *           stride at least as long
  *  b        [n, k]  FP8 if a is FP8 (e4m3fn and e4m3fnuz may mix), else bf16; strides as a's. What
  *           other libraries call NT, NN, TN and TT are strides here: in NT, k is contiguous in a
  *           and in b
@@ -70,8 +70,11 @@ typedef struct qn_gemm_args {
  *  bias     [n]  bf16 or f32, contiguous
  *  gate     [n] or [batches, n]  bf16 or f32, columns contiguous; m is a multiple of batches, and
  *           each m / batches rows of d in a row share a row of gate
- *  scale_a  [m, ceil(k/128)]  f32, either dimension contiguous
- *  scale_b  [ceil(n/128), ceil(k/128)]  f32, kb contiguous
+ *  scale_a  [m or 1, ceil(k/128) or 1]  f32, no stride below 0. 1 stands for all: [m, ceil(k/128)]
+ *           scales a's rows by 1 x 128, [m, 1] by row, [1, 1] all of a. Dimensions of 1 at the end
+ *           may be left out: [m], [1]
+ *  scale_b  [n, ceil(n/128) or 1, ceil(k/128) or 1]  f32, likewise: b by 1 x 128, by 128 x 128, by
+ *           row ([n]), or all of it ([1]). Packed: as qn_gemm_pack gave it
  *  scale_d  [m, ceil(columns of d / 128)]  f32, any strides that keep elements apart: of d's groups
  *           of 128 columns, as qn_quantize_groups computes them from the result in f32. scale_d_eps
  *           is its eps: 1e-30 or more and finite
@@ -80,7 +83,8 @@ typedef struct qn_gemm_args {
  *           activation, gate and c act on that sum in this order and in f32, and the result is
  *           rounded once; for FP8 it is scaled in f32 and rounded, to qn_quantize_groups' bits.
  *           Activations have the relative errors of qn_gelu_tanh_and_mul and qn_silu_and_mul.
- *  Align:   element size; 16-byte aligned rows allow the faster kernels. On Hopper, bf16 is fast in
+ *  Align:   element size; 16-byte aligned rows allow the faster kernels, which take FP8 with scales of
+ *           1 x 128 of a and 128 x 128 of b, kb contiguous in scale_b, and bf16 without scales. On Hopper, bf16 is fast in
  *           any layout of such rows; FP8 is with k contiguous in a and b, and fastest if scale_a
  *           has m contiguous and a kb stride of whole 16 bytes. There, bias, gate and c are best
  *           aligned to two elements, n a multiple of 8, and batches of a gate 64 rows or multiples.
@@ -103,8 +107,10 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 /** Grouped product in which each row of a belongs to one group: d[r,:] = a[r,:] b[group of r]^T.
  *
  *  d        [m, n]  bf16, f16 or FP8; with QN_GEMM_SILU_AND_MUL [m, n/2]
- *  a        [m, k], scale_a [m, ceil(k/128)]
- *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
+ *  a        [m, k], scale_a as in qn_gemm
+ *  b        [groups, n, k]
+ *  scale_b  as in qn_gemm, with a dimension of groups or 1 before the others: [groups] has one scale
+ *           for each group, [1] one for all
  *  bias     [groups, n], columns contiguous
  *  scale_d  [m, ceil(columns of d / 128)], of rows that are written
  *  c, gate  null
@@ -130,8 +136,9 @@ QN_API qn_status qn_gemm_grouped_contiguous(qn_stream *stream, const qn_gemm_arg
  *
  *  d        [groups, m_max, n]  bf16, f16 or FP8; with QN_GEMM_SILU_AND_MUL [groups, m_max, n/2];
  *           rows >= group_layout[g] are left untouched
- *  a        [groups, m_max, k], scale_a [groups, m_max, ceil(k/128)]
- *  b        [groups, n, k], scale_b [groups, ceil(n/128), ceil(k/128)]
+ *  a        [groups, m_max, k]
+ *  b        [groups, n, k]
+ *  scale_a, scale_b  as in qn_gemm, with a dimension of groups or 1 before the others
  *  bias     [groups, n], columns contiguous
  *  scale_d  [groups, m_max, ceil(columns of d / 128)], of rows that are written
  *  c, gate  null

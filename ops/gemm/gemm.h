@@ -31,18 +31,20 @@ typedef struct qni_gemm_problem {
     int64_t bias_group;
     int64_t gate_rows, gate_batch; // gate_rows rows of d share a row of gate
     qn_gemm_activation activation;
-    const float *scale_a, *scale_b;
-    const int32_t *layout;      // on the device; null when dense
-    float *scale_d;             // d of FP8: written; null: given_scale_d is read
-    const float *given_scale_d; // null: d is not FP8, or has scales that are written
+    const float *scale_a, *scale_b; // null: 1
+    const int32_t *layout;          // on the device; null when dense
+    float *scale_d;                 // d of FP8: written; null: given_scale_d is read
+    const float *given_scale_d;     // null: d is not FP8, or has scales that are written
     int64_t scale_d_group, scale_d_row, scale_d_nb;
     float eps;              // the least largest magnitude of scale_d's groups
     int64_t d_group, d_row; // columns are contiguous
     int64_t c_row;
     int64_t a_group, a_row, a_k; // a_row or a_k is 1
     int64_t b_group, b_n, b_k;   // b_n or b_k is 1; unused when packed
+    // Strides are 0 where one scale stands for all.
     int64_t scale_a_group, scale_a_row, scale_a_kb;
-    int64_t scale_b_group, scale_b_nb; // kb is contiguous
+    int64_t scale_b_group, scale_b_nb, scale_b_kb;
+    int64_t scale_b_columns; // nb counts so many columns: 128 or 1
     int64_t m_alignment, expected_m;
     bool is_packed, zero_padding;
     int64_t packed_n, packed_k; // packed: n and k rounded up as qn_gemm_packed_shape said
@@ -80,6 +82,26 @@ static inline bool qni_gemm_needs_full(const qni_gemm_problem *p) {
     return p->activation == QN_GEMM_SILU_AND_MUL ||
            (p->dtype_d != QNI_F32 && p->dtype_d != QNI_BF16) ||
            (p->grouping != QN_GEMM_DENSE && qni_gemm_has_epilogue(p));
+}
+
+/** Returns whether there are no scales to be read. */
+static inline bool qni_gemm_has_no_scales(const qni_gemm_problem *p) {
+    return p->k == 0 || (!p->scale_a && !p->scale_b);
+}
+static inline bool qni_gemm_steps(int64_t count, int64_t stride) {
+    return count <= 1 || stride != 0;
+}
+/** Returns whether scales are of 1 x 128 elements of a and 128 x 128 of b, b's with kb contiguous:
+ *  the form that kernels read which know one form. */
+static inline bool qni_gemm_has_block_scales(const qni_gemm_problem *p) {
+    if (p->k == 0)
+        return true;
+    const int64_t kb = qni_pieces(p->k, 128);
+    const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
+    return p->scale_a && p->scale_b && p->scale_b_columns == 128 && p->scale_b_kb == 1 &&
+           qni_gemm_steps(slabs, p->scale_a_group) && qni_gemm_steps(p->m, p->scale_a_row) &&
+           qni_gemm_steps(kb, p->scale_a_kb) && qni_gemm_steps(p->groups, p->scale_b_group) &&
+           qni_gemm_steps(qni_pieces(p->n, 128), p->scale_b_nb);
 }
 
 /** Returns how many neighbouring columns of the product a kernel must have together: those of a

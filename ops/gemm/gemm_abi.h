@@ -61,6 +61,14 @@ typedef struct qk_gemm_full_args {
     int64_t bias_group; // from a group's bias to the next one's
 } qk_gemm_full_args;
 
+/** A product as kernels compiled with -DQK_MIXED take it: with scales of any form, whose strides
+ *  are 0 where one scale stands for all. */
+typedef struct qk_gemm_mixed_args {
+    qk_gemm_full_args f; // in f.g scale_a and scale_b are null each by itself
+    int64_t scale_b_kb;
+    uint32_t scale_b_columns; // nb counts so many columns
+} qk_gemm_mixed_args;
+
 /** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 2: the rows of
  *  all of a matrix's groups lie one below the other; but QK_FORM 3 has the groups of a, b and d in
  *  a third dimension. */

@@ -11,12 +11,13 @@
 //           multiplies. QK_FULL: 24 KiB more
 // QK_FULL   all forms of gemm_full_gpu.h. For d of FP8 a workgroup multiplies two or four tiles of
 //           64 columns, one after the other, which make 128 columns of d: a group of quantize's
+// QK_MIXED  with QK_FULL: scales of any form of either operand
 // Edges     rows and k past the end are zero in LDS and never read from memory; c, bias and gate
 //           are read only if given
 // FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way
 //           to LDS; gfx942 with QK_FP8 takes e4m3fn as e4m3fnuz of half the value, which the scale
 //           makes good
-// Sum       an f32 partial for each 128 of k, scaled, added to the f32 sum; bf16 operands: scale 1
+// Sum       an f32 partial for each 128 of k, scaled, added to the f32 sum; without scales: by 1
 #include "fp8.h"
 #include "gemm_full_gpu.h"
 #include "mma.h"
@@ -135,6 +136,13 @@ QD_INLINE void multiply(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave
     }
 }
 
+#ifndef QK_MIXED
+typedef qk_gemm_args product;
+
+QD_INLINE const qk_gemm_args *args_of(const product *g) {
+    return g;
+}
+
 /** Returns the product of both scales for a row of a and the n-block of 128 that holds n. */
 QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint32_t n,
                          uint32_t kb) {
@@ -148,6 +156,72 @@ QD_INLINE float scale_of(const qk_gemm_args *g, uint32_t group, uint32_t m, uint
 #endif
     return a * b;
 }
+
+/** Adds a K-block's partial sums, scaled, to the sums. */
+QD_INLINE void add_scaled(const product *g, const qk_gemm_tile *tile, uint32_t n0, uint32_t kb,
+                          uint32_t lane, uint32_t, uint32_t wave_m,
+                          const qd_mma16_acc part[WAVE_TILES][WAVE_TILES],
+                          qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
+    QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
+        float scale[QD_MMA16_OWN];
+        QD_UNROLL for (uint32_t own = 0; own < QD_MMA16_OWN; own++) {
+            const uint32_t m = tile->row + wave_m + 16 * j + qd_mma16_column(lane, own);
+            scale[own] = scale_of(g, tile->group, m, n0, kb);
+        }
+        const qd_mma16_acc scales = qd_mma16_spread(scale);
+        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
+            acc[i][j] = __builtin_elementwise_fma(part[i][j], scales, acc[i][j]);
+    }
+}
+#else
+typedef qk_gemm_mixed_args product;
+
+QD_INLINE const qk_gemm_args *args_of(const product *x) {
+    return &x->f.g;
+}
+
+/** Returns a's scales of a 16 x 16 tile from row m on. */
+QD_INLINE qd_mma16_acc scales_a(const qk_gemm_args *g, uint32_t group, uint32_t m, uint32_t kb,
+                                uint32_t lane) {
+    float scale[QD_MMA16_OWN];
+    QD_UNROLL for (uint32_t own = 0; own < QD_MMA16_OWN; own++) {
+        const uint32_t row = m + qd_mma16_column(lane, own);
+        const int64_t at = group * g->scale_a_group + row * g->scale_a_row + kb * g->scale_a_kb;
+        scale[own] = g->scale_a && row < g->m ? g->scale_a[at] : 1.0f;
+    }
+    return qd_mma16_spread(scale);
+}
+
+/** Returns b's scales of a 16 x 16 tile from column n on. */
+QD_INLINE qd_mma16_acc scales_b(const product *x, uint32_t group, uint32_t n, uint32_t kb,
+                                uint32_t lane) {
+    const qk_gemm_args *g = &x->f.g;
+    qd_mma16_acc scales;
+    QD_UNROLL for (uint32_t e = 0; e < QD_MMA16_ACC; e++) {
+        const uint32_t column = n + qd_mma16_row(lane, e);
+        const uint32_t nb = x->scale_b_columns == 1 ? column : column / 128;
+        const int64_t at = group * g->scale_b_group + nb * g->scale_b_nb + kb * x->scale_b_kb;
+        scales[e] = g->scale_b && column < g->n ? g->scale_b[at] : 1.0f;
+    }
+    return scales;
+}
+
+/** Adds a K-block's partial sums, scaled, to the sums. */
+QD_INLINE void add_scaled(const product *x, const qk_gemm_tile *tile, uint32_t n0, uint32_t kb,
+                          uint32_t lane, uint32_t wave_n, uint32_t wave_m,
+                          const qd_mma16_acc part[WAVE_TILES][WAVE_TILES],
+                          qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
+    const product y = *(const product *)qd_reread(x); // the loop does not keep what this needs
+    qd_mma16_acc a[WAVE_TILES];
+    QD_UNROLL for (int j = 0; j < WAVE_TILES; j++)
+        a[j] = scales_a(&y.f.g, tile->group, tile->row + wave_m + 16 * j, kb, lane);
+    QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
+        const qd_mma16_acc b = scales_b(&y, tile->group, n0 + wave_n + 16 * i, kb, lane);
+        QD_UNROLL for (int j = 0; j < WAVE_TILES; j++)
+            acc[i][j] = __builtin_elementwise_fma(part[i][j], a[j] * b, acc[i][j]);
+    }
+}
+#endif
 
 QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {
     const int size = g->type_a == QK_BF16 ? 2 : 1;
@@ -171,9 +245,10 @@ QD_INLINE operand operand_b(const qk_gemm_args *g, const qk_gemm_tile *tile) {
 }
 
 /** Adds this wave's product in the tile of 64 columns from n0 on: sums of tiles, i along n. */
-QD_INLINE void add_products(const qk_gemm_args *g, const qk_gemm_tile *tile, const operand *a,
+QD_INLINE void add_products(const product *x, const qk_gemm_tile *tile, const operand *a,
                             const operand *b, uint32_t n0, uint32_t lane, uint32_t wave_n,
                             uint32_t wave_m, qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
+    const qk_gemm_args *g = args_of(x);
     for (uint32_t k = 0; k < g->k; k += BLOCK_K) {
         qd_mma16_acc part[WAVE_TILES][WAVE_TILES] = {};
         for (uint32_t at = k; at < qd_min(k + BLOCK_K, g->k); at += STAGE_K) {
@@ -183,16 +258,7 @@ QD_INLINE void add_products(const qk_gemm_args *g, const qk_gemm_tile *tile, con
             qd_barrier();
             multiply(part, wave_n, wave_m);
         }
-        QD_UNROLL for (int j = 0; j < WAVE_TILES; j++) {
-            float scale[QD_MMA16_OWN];
-            QD_UNROLL for (uint32_t own = 0; own < QD_MMA16_OWN; own++) {
-                const uint32_t m = tile->row + wave_m + 16 * j + qd_mma16_column(lane, own);
-                scale[own] = scale_of(g, tile->group, m, n0, k / BLOCK_K);
-            }
-            const qd_mma16_acc scales = qd_mma16_spread(scale);
-            QD_UNROLL for (int i = 0; i < WAVE_TILES; i++)
-                acc[i][j] = __builtin_elementwise_fma(part[i][j], scales, acc[i][j]);
-        }
+        add_scaled(x, tile, n0, k / BLOCK_K, lane, wave_n, wave_m, part, acc);
     }
 }
 
@@ -275,25 +341,45 @@ QD_INLINE void end_tile(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_
     }
 }
 
+#ifndef QK_MIXED
+typedef qk_gemm_full_args arguments;
+
+QD_INLINE const qk_gemm_full_args *full_of(const arguments *f) {
+    return f;
+}
+QD_INLINE product product_of(const arguments *f) {
+    return f->g;
+}
+#else
+typedef qk_gemm_mixed_args arguments;
+
+QD_INLINE const qk_gemm_full_args *full_of(const arguments *x) {
+    return &x->f;
+}
+QD_INLINE product product_of(const arguments *x) {
+    return *x;
+}
+#endif
+
 /** Adds the products of a tile whose first column is n, by arguments that are read anew, so that
  *  what the turns of run_tiles keep leaves room for the loop over k. */
-QD_INLINE void add_anew(const qk_gemm_full_args *f, const qk_gemm_tile *tile, uint32_t n,
-                        uint32_t wave_n, uint32_t wave_m,
-                        qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
-    const qk_gemm_args g = ((const qk_gemm_full_args *)qd_reread(f))->g;
-    const operand a = operand_a(&g, tile), b = operand_b(&g, tile);
-    add_products(&g, tile, &a, &b, n, qd_lane(), wave_n, wave_m, acc);
+QD_INLINE void add_anew(const arguments *all, const qk_gemm_tile *tile, uint32_t n, uint32_t wave_n,
+                        uint32_t wave_m, qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
+    const product x = product_of((const arguments *)qd_reread(all));
+    const operand a = operand_a(args_of(&x), tile), b = operand_b(args_of(&x), tile);
+    add_products(&x, tile, &a, &b, n, qd_lane(), wave_n, wave_m, acc);
 }
 
 /** Computes `tiles` tiles of 64 columns of the product, side by side from n0 on. */
-QD_INLINE void run_tiles(const qk_gemm_full_args *f, const qk_gemm_tile *tile, uint32_t n0,
+QD_INLINE void run_tiles(const arguments *all, const qk_gemm_tile *tile, uint32_t n0,
                          uint32_t tiles) {
+    const qk_gemm_full_args *f = full_of(all);
     const uint32_t wave_n = qd_wave() % 2 * 32, wave_m = qd_wave() / 2 * 32;
     QD_NO_UNROLL for (uint32_t t = 0; t < tiles; t++) {
         const uint32_t n = n0 + t * TILE;
         qd_mma16_acc acc[WAVE_TILES][WAVE_TILES] = {};
         if (n < f->g.n) // scale_b has no blocks past b's rows
-            add_anew(f, tile, n, wave_n, wave_m, acc);
+            add_anew(all, tile, n, wave_n, wave_m, acc);
         const qk_gemm_args g = qk_gemm_reread(f, tile).g;
         if (t + 1 == tiles)
             qd_barrier(); // no wave reads a and b any more
@@ -319,16 +405,17 @@ QD_INLINE void quantize(const qk_gemm_full_args *f, const qk_gemm_tile *tile, ui
     }
 }
 
-QD_KERNEL(THREADS) qk_gemm_any(const qk_gemm_full_args f) {
+QD_KERNEL(THREADS) qk_gemm_any(const arguments all) {
+    const qk_gemm_full_args *f = full_of(&all);
     qk_gemm_tile tile;
-    if (!qk_gemm_find_tile(&f.g, qd_block() / f.g.tiles_n, TILE, &tile))
+    if (!qk_gemm_find_tile(&f->g, qd_block() / f->g.tiles_n, TILE, &tile))
         return;
-    const bool has_codes = qk_gemm_has_codes(&f.g);
-    const uint32_t tiles = !has_codes ? 1 : f.g.activation == QK_SILU_AND_MUL ? 4 : 2;
-    const uint32_t n0 = qd_block() % f.g.tiles_n * tiles * TILE;
-    run_tiles(&f, &tile, n0, tiles);
+    const bool has_codes = qk_gemm_has_codes(&f->g);
+    const uint32_t tiles = !has_codes ? 1 : f->g.activation == QK_SILU_AND_MUL ? 4 : 2;
+    const uint32_t n0 = qd_block() % f->g.tiles_n * tiles * TILE;
+    run_tiles(&all, &tile, n0, tiles);
     if (has_codes) {
-        const qk_gemm_full_args again = *(const qk_gemm_full_args *)qd_reread(&f);
+        const qk_gemm_full_args again = *(const qk_gemm_full_args *)qd_reread(f);
         QK_GEMM_EACH_RATIO(&again.g, { quantize(&again, &tile, n0 / ratio, ratio); })
     }
 }

@@ -328,31 +328,79 @@ static qn_status read_layout(call *c, qni_gemm_problem *p) {
 
 // ---- scales
 
-static qn_status read_scale(call *c, int which, const char *name, const DLTensor *t, int rank,
-                            const int64_t shape[3], matrix *out) {
-    if (!t)
-        return QN_FAIL(QN_E_INVALID, "%s: %s is null; FP8 needs scales", c->of.op, name);
-    return read_matrix(
-        c, which, &(qni_tensor){name, t, rank, .dtypes = qni_of_f32, .shape = shape + 3 - rank},
-        which == SCALE_A, out);
+/** The scales of an operand: what its tensor's dimensions may be besides 1, which stands for all.
+ *  Dimensions that the tensor lacks at the end are 1. */
+typedef struct scales {
+    const char *name;
+    const DLTensor *t;
+    int rank;
+    int64_t size[3]; // groups, rows or blocks of rows, K-blocks
+    int64_t rows;    // or so many: one for each row
+} scales;
+
+static qn_status fail_scales(const call *c, const scales *s) {
+    char text[256], rows[48] = "";
+    if (s->rows != s->size[1])
+        snprintf(rows, sizeof rows, " or %ld", (long)s->rows);
+    char groups[32] = "";
+    if (s->rank == 3)
+        snprintf(groups, sizeof groups, "%ld, ", (long)s->size[0]);
+    return QN_FAIL(QN_E_INVALID,
+                   "%s: %s is %s; needs [%s%ld%s, %ld], any of these 1 or left out at the end, no "
+                   "stride below 0",
+                   c->of.op, s->name, qni_tensor_text(s->t, text, sizeof text), groups,
+                   (long)s->size[1], rows, (long)s->size[2]);
+}
+
+/** Returns the stride of a dimension of scales; 0 where one scale stands for all. */
+static int64_t scale_stride(int64_t size, int64_t stride, int64_t count, int64_t of_one) {
+    return size != count ? 0 : count <= 1 ? of_one : stride;
+}
+
+/** Reads scales and their strides, and whether there is one for each row in place of a block of
+ *  them. Without a tensor all strides are 0. */
+static qn_status read_scale(call *c, int which, const scales *s, matrix *out, bool *by_rows) {
+    qni_tensor *const t = &c->t[which];
+    int64_t size[3] = {1, 1, 1}, stride[3] = {};
+    *out = (matrix){};
+    *by_rows = false;
+    if (!s->t)
+        return QN_OK;
+    const int ndim = s->t->ndim < 1 || s->t->ndim > s->rank ? s->rank : s->t->ndim;
+    *t = (qni_tensor){.name = s->name, .t = s->t, .ndim = ndim, .dtypes = qni_of_f32};
+    QN_TRY(qni_read_tensors(&c->of, t, 1));
+    for (int i = 0; i < ndim; i++) {
+        const int at = 3 - s->rank + i;
+        size[at] = t->size[i], stride[at] = t->stride[i];
+        const bool is_by_row = at == 1 && size[at] == s->rows;
+        if ((size[at] != 1 && size[at] != s->size[at] && !is_by_row) ||
+            (size[at] > 1 && stride[at] < 0))
+            return fail_scales(c, s);
+    }
+    *by_rows = size[1] != s->size[1] && size[1] == s->rows;
+    const int64_t column = scale_stride(size[2], stride[2], s->size[2], 1);
+    const int64_t row = column == 1 ? s->size[2] : 1;
+    *out = (matrix){.group = scale_stride(size[0], stride[0], s->size[0], stride[0]),
+                    .row = scale_stride(size[1], stride[1], *by_rows ? s->rows : s->size[1], row),
+                    .column = column};
+    return QN_OK;
 }
 
 static qn_status read_scales(call *c, qni_gemm_problem *p) {
-    const qn_gemm_args *args = c->args;
-    const int64_t shape_a[] = {p->groups, p->m, qni_pieces(p->k, 128)},
-                  shape_b[] = {p->groups, qni_pieces(p->n, 128), qni_pieces(p->k, 128)};
+    const int64_t kb = qni_pieces(p->k, 128), nb = qni_pieces(p->n, 128);
+    const scales of_a = {"scale_a", c->args->scale_a, c->rank_da, {p->groups, p->m, kb}, p->m},
+                 of_b = {"scale_b",
+                         c->args->scale_b,
+                         c->rank_b,
+                         {p->groups, nb, kb},
+                         p->is_packed ? nb : p->n};
     matrix a, b;
-    if (p->dtype_a == QNI_BF16) {
-        if (args->scale_a || args->scale_b)
-            return QN_FAIL(QN_E_INVALID, "%s: %s is given; bf16 takes no scales", c->of.op,
-                           args->scale_a ? "scale_a" : "scale_b");
-        return QN_OK;
-    }
-    QN_TRY(read_scale(c, SCALE_A, "scale_a", args->scale_a, c->rank_da, shape_a, &a));
-    QN_TRY(read_scale(c, SCALE_B, "scale_b", args->scale_b, c->grouping == QN_GEMM_DENSE ? 2 : 3,
-                      shape_b, &b));
+    bool by_rows;
+    QN_TRY(read_scale(c, SCALE_A, &of_a, &a, &by_rows));
+    QN_TRY(read_scale(c, SCALE_B, &of_b, &b, &by_rows));
     p->scale_a_group = a.group, p->scale_a_row = a.row, p->scale_a_kb = a.column;
-    p->scale_b_group = b.group, p->scale_b_nb = b.row;
+    p->scale_b_group = b.group, p->scale_b_nb = b.row, p->scale_b_kb = b.column;
+    p->scale_b_columns = by_rows ? 1 : 128;
     p->scale_a = c->t[SCALE_A].data;
     p->scale_b = c->t[SCALE_B].data;
     return QN_OK;

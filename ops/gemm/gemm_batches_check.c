@@ -11,6 +11,7 @@ typedef struct form {
     bool has_epilogue; // dense only: bias, gate, c and the activation
     qn_gemm_activation activation;
     int64_t n, k; // 0: N, K
+    qni_gemm_scales scales_a, scales_b;
 } form;
 
 // K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round.
@@ -62,6 +63,8 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
         spec.b_transposed = f->b_transposed;
         spec.has_bias = spec.adds_c = f->has_epilogue;
         spec.activation = f->activation;
+        spec.scales_a = f->scales_a;
+        spec.scales_b = f->scales_b;
         if (f->has_epilogue && !spec.gate_batches)
             spec.gate_batches = 1;
         spec.has_no_answer = true;
@@ -122,6 +125,8 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         {QNI_BF16, .a_transposed = true, .b_transposed = true},
         {QNI_E4M3FN, .k = WIDE_K},
         {QNI_BF16, .k = WIDE_K},
+        {QNI_E4M3FN, .k = WIDE_K, .scales_a = QNI_SCALES_LINES, .scales_b = QNI_SCALES_LINES},
+        {QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ROWS},
         {QNI_BF16, .b_transposed = true, .n = WIDE_N, .k = WIDE_K},
         {QNI_BF16, .a_transposed = true, .k = WIDE_K},
         {QNI_BF16, .a_transposed = true, .b_transposed = true, .n = WIDE_N, .k = WIDE_K},

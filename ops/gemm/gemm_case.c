@@ -244,13 +244,43 @@ static bool has_found_scales(const qni_gemm_spec *s) {
     return qni_is_fp8(s->dtype_d) && !s->has_given_scale;
 }
 
+static bool has_scales(qni_dtype dtype, qni_gemm_scales scales) {
+    return scales == QNI_SCALES_BLOCKS ? qni_is_fp8(dtype) : scales != QNI_SCALES_NONE;
+}
+
+/** Returns the form of an operand's scales; `blocks` is their form by blocks. */
+static form scales_form(qni_gemm_scales scales, form blocks, int64_t rows) {
+    form f = blocks;
+    if (scales == QNI_SCALES_LINES)
+        f.rows = rows;
+    if (scales == QNI_SCALES_BLOCKS || scales == QNI_SCALES_LINES)
+        return f;
+    f.transposed = false;
+    f.rank = scales == QNI_SCALES_ROWS ? blocks.rank - 1 : 1;
+    f.columns = scales == QNI_SCALES_ROWS ? rows : scales == QNI_SCALES_GROUPS ? blocks.groups : 1;
+    f.rows = scales == QNI_SCALES_ROWS ? blocks.groups : 1;
+    f.groups = 1;
+    return f;
+}
+
+static qn_status create_scales(qni_gemm_case *c, qn_stream *stream, int rank, int rank_b,
+                               int64_t slabs) {
+    const qni_gemm_spec *s = &c->spec;
+    const int64_t kb = qni_pieces(s->k, 128);
+    const bool gaps = s->is_strided, turned = gaps || s->has_scale_columns;
+    const form a = {"scale_a", rank, slabs, s->m, kb, QNI_F32, turned, gaps, false},
+               b = {"scale_b", rank_b, s->groups, qni_pieces(s->n, 128), kb, QNI_F32,
+                    false,     gaps,   false};
+    QN_TRY(matrix_create(&c->scale_a, stream, scales_form(s->scales_a, a, s->m)));
+    return matrix_create(&c->scale_b, stream, scales_form(s->scales_b, b, s->n));
+}
+
 static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
     const qni_gemm_spec *s = &c->spec;
     const bool is_masked = s->grouping == QN_GEMM_GROUPED_MASKED,
                is_dense = s->grouping == QN_GEMM_DENSE;
     const int rank = is_masked ? 3 : 2, rank_b = is_dense ? 2 : 3;
-    const int64_t slabs = is_masked ? s->groups : 1, kb = qni_pieces(s->k, 128),
-                  nb = qni_pieces(s->n, 128), columns = d_columns(s);
+    const int64_t slabs = is_masked ? s->groups : 1, columns = d_columns(s);
     const bool gaps = s->is_strided, turns = s->takes_turns;
     QN_TRY(matrix_create(
         &c->a, stream,
@@ -262,12 +292,7 @@ static qn_status create_operands(qni_gemm_case *c, qn_stream *stream) {
                          (form){"d", rank, slabs, s->m, columns, s->dtype_d, false, gaps, turns}));
     QN_TRY(matrix_create(&c->c, stream,
                          (form){"c", 2, 1, s->m, columns, s->dtype_d, false, gaps, false}));
-    QN_TRY(matrix_create(&c->scale_a, stream,
-                         (form){"scale_a", rank, slabs, s->m, kb, QNI_F32,
-                                gaps || s->has_scale_columns, gaps, false}));
-    QN_TRY(
-        matrix_create(&c->scale_b, stream,
-                      (form){"scale_b", rank_b, s->groups, nb, kb, QNI_F32, false, gaps, false}));
+    QN_TRY(create_scales(c, stream, rank, rank_b, slabs));
     const qni_dtype vectors = s->has_f32_vectors ? QNI_F32 : QNI_BF16;
     if (s->has_bias)
         QN_TRY(matrix_create(&c->bias, stream,
@@ -317,8 +342,7 @@ static qn_status fill_all(qni_gemm_case *c, qn_stream *stream, uint64_t seed) {
 
 static void set_args(qni_gemm_case *c) {
     const qni_gemm_spec *s = &c->spec;
-    const bool has_scales = qni_is_fp8(s->dtype_a),
-               is_masked = s->grouping == QN_GEMM_GROUPED_MASKED;
+    const bool is_masked = s->grouping == QN_GEMM_GROUPED_MASKED;
     c->args = (qn_gemm_args){
         .struct_size = sizeof c->args,
         .d = &c->d.t,
@@ -327,8 +351,8 @@ static void set_args(qni_gemm_case *c) {
         .c = s->c_is_d   ? &c->d.t
              : s->adds_c ? &c->c.t
                          : nullptr,
-        .scale_a = has_scales ? &c->scale_a.t : nullptr,
-        .scale_b = has_scales ? &c->scale_b.t : nullptr,
+        .scale_a = has_scales(s->dtype_a, s->scales_a) ? &c->scale_a.t : nullptr,
+        .scale_b = has_scales(s->dtype_b, s->scales_b) ? &c->scale_b.t : nullptr,
         .group_layout = s->grouping != QN_GEMM_DENSE ? &c->layout.t : nullptr,
         .expected_m = !is_masked      ? 0
                       : s->expected_m ? s->expected_m
@@ -435,17 +459,21 @@ static void describe(qni_gemm_case *c) {
                                         " nan", " sparse", " -0 weights", " any",   " cancelling"};
     static const char *const rows[] = {"", " no rows", " full", " few rows"};
     static const char *const activations[] = {"", " gelu_tanh", " silu_and_mul"};
+    static const char *const scales[] = {"blocks", "lines", "rows", "groups", "one", "none"};
     const qni_gemm_spec *s = &c->spec;
-    char groups[32] = "", gate[32] = "";
+    char groups[32] = "", gate[32] = "", scaled[48] = "";
+    if (s->scales_a || s->scales_b)
+        snprintf(scaled, sizeof scaled, " scales of %s x %s", scales[s->scales_a],
+                 scales[s->scales_b]);
     if (s->grouping != QN_GEMM_DENSE)
         snprintf(groups, sizeof groups, "groups=%ld ", (long)s->groups);
     if (s->gate_batches)
         snprintf(gate, sizeof gate, " gate=%ld", (long)s->gate_batches);
     snprintf(c->text, sizeof c->text,
-             "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             "%s%sm=%ld n=%ld k=%ld %s x %s -> %s %c%c%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
              groupings[s->grouping], groups, (long)s->m, (long)s->n, (long)s->k,
              qni_dtype_name(s->dtype_a), qni_dtype_name(s->dtype_b), qni_dtype_name(s->dtype_d),
-             s->a_transposed ? 'T' : 'N', s->b_transposed ? 'N' : 'T',
+             s->a_transposed ? 'T' : 'N', s->b_transposed ? 'N' : 'T', scaled,
              s->is_packed ? " packed" : "", s->is_strided ? " strided" : "",
              s->takes_turns ? " in turns" : "",
              s->c_is_d   ? " +=d"

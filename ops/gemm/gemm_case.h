@@ -34,6 +34,16 @@ typedef enum qni_gemm_rows {
     QNI_ROWS_FEW,  // 0 to 2
 } qni_gemm_rows;
 
+/** What the scales of an operand are for. */
+typedef enum qni_gemm_scales {
+    QNI_SCALES_BLOCKS, // K-blocks of a's rows, or of 128 rows of b; none if the operand is not FP8
+    QNI_SCALES_LINES,  // K-blocks of rows
+    QNI_SCALES_ROWS,   // rows
+    QNI_SCALES_GROUPS, // groups
+    QNI_SCALES_ONE,    // all
+    QNI_SCALES_NONE,
+} qni_gemm_scales;
+
 typedef struct qni_gemm_spec {
     qn_gemm_grouping grouping;
     int64_t groups, m, n, k; // n: the product's; by index and by ends, m follows from the groups
@@ -49,6 +59,7 @@ typedef struct qni_gemm_spec {
     bool is_strided;        // gaps between rows, an odd offset, scale_a by columns
     bool has_scale_columns; // scale_a by columns, without gaps: as Hopper's copy engine takes it
     bool takes_turns; // groups of a, b and d lie side by side: first lines of all, second ones, ...
+    qni_gemm_scales scales_a, scales_b;
     int32_t m_alignment;
     int64_t expected_m; // masked; 0: m
     bool has_no_answer; // the result is not compared: the case only runs

@@ -25,6 +25,7 @@
 #define TT .a_transposed = true
 #define TN TT, NN
 #define TURNS .takes_turns = true
+#define SCALES(A, B) .scales_a = QNI_SCALES_##A, .scales_b = QNI_SCALES_##B
 #define GROUPED(FORM, GROUPS, M, N, K, A, B, ...)                                                  \
     GROUPED_D(FORM, GROUPS, M, N, K, A, B, BF, __VA_ARGS__)
 #define GROUPED_D(FORM, GROUPS, M, N, K, A, B, D, ...)                                             \
@@ -51,6 +52,9 @@ static const qni_gemm_spec quick_specs[] = {
     DENSE(36, 70, 140, FN, FN, BF, GELU, GATE(3), .is_packed = true),
     DENSE(36, 70, 140, FN, FN, BF, SILU, .is_packed = true),
     DENSE(20, 300, 140, FN, FN, FN, BIAS, .is_packed = true),
+    DENSE(33, 140, 260, FN, FN, F32, SCALES(ONE, ONE)),
+    DENSE(33, 140, 260, FN, FN, BF, SCALES(ROWS, ROWS), BIAS),
+    DENSE(33, 140, 260, FN, FNUZ, F32, SCALES(BLOCKS, LINES)),
     GROUPED(INDEX, 3, 0, 40, 136, FN, FN),
     GROUPED(ENDS, 3, 0, 40, 136, FN, FN, .zero_padding = true),
     GROUPED(MASKED, 4, 9, 40, 136, FN, FN),
@@ -64,6 +68,25 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(64, 257, 384, FN, FN, BF, .is_packed = true), DENSE(127, 129, 257, FN, FN, BF),
     DENSE(128, 128, 256, FN, FN, BF, .is_packed = true), DENSE(129, 192, 130, FN, FN, F32),
     DENSE(257, 64, 131, FN, FN, BF, .is_packed = true), DENSE(300, 320, 160, FN, FN, BF),
+    // Scales: of each form in a with each in b, none, and where a dimension of one block or row makes
+    // two forms one.
+    DENSE(34, 140, 260, FN, FN, F32, SCALES(ONE, ROWS)), DENSE(34, 140, 260, FNUZ, FN, F32, SCALES(ROWS, ONE), .is_strided = true),
+    DENSE(34, 140, 260, FN, FN, BF, SCALES(ROWS, BLOCKS)), DENSE(34, 140, 260, FN, FN, F32, SCALES(BLOCKS, ROWS), .b_transposed = true),
+    DENSE(34, 140, 260, FN, FN, F32, SCALES(BLOCKS, ONE)), DENSE(34, 140, 260, FN, FN, F32, SCALES(ONE, BLOCKS), .a_transposed = true),
+    DENSE(34, 140, 260, FNUZ, FNUZ, F32, SCALES(ONE, LINES), .is_strided = true), DENSE(34, 140, 260, FN, FN, BF, SCALES(ROWS, LINES), .has_scale_columns = true),
+    DENSE(34, 140, 260, FN, FN, F32, SCALES(NONE, NONE)), DENSE(34, 140, 260, FNUZ, FNUZ, BF, SCALES(NONE, NONE), .fill = QNI_FILL_POWERS),
+    DENSE(34, 140, 260, FN, FN, F32, SCALES(NONE, LINES)), DENSE(34, 140, 260, FN, FNUZ, F32, SCALES(LINES, NONE)), DENSE(34, 140, 260, FN, FN, F32, SCALES(NONE, BLOCKS)),
+    DENSE(34, 140, 260, FN, FN, F32, SCALES(LINES, LINES), .fill = QNI_FILL_POWERS), DENSE(34, 140, 260, FN, FN, F32, SCALES(ROWS, ROWS), .fill = QNI_FILL_POWERS, .adds_c = true),
+    DENSE(34, 140, 260, BF, BF, BF, SCALES(NONE, ROWS)), DENSE(34, 140, 260, BF, BF, F32, SCALES(LINES, LINES)), DENSE(34, 140, 260, BF, BF, F32, SCALES(ONE, NONE)),
+    DENSE(34, 140, 260, FN, FN, BF, SCALES(ROWS, BLOCKS), .is_packed = true), DENSE(3, 140, 260, FNUZ, FNUZ, F32, SCALES(ONE, BLOCKS), .is_packed = true), DENSE(3, 140, 260, FN, FN, F32, SCALES(NONE, BLOCKS), .is_packed = true),
+    DENSE(1, 1, 260, FN, FN, F32, SCALES(LINES, LINES)), DENSE(1, 140, 128, FN, FN, F32, SCALES(ROWS, ROWS)), DENSE(34, 1, 100, FN, FN, F32, SCALES(ROWS, LINES)), DENSE(34, 100, 100, FN, FN, F32, SCALES(ONE, ONE)),
+    DENSE(33, 66, 20, FN, FN, BF, SCALES(ROWS, ROWS), GELU, GATE(3)), DENSE(33, 266, 20, FN, FN, F32, SCALES(ONE, ONE), SILU, BIAS), DENSE(33, 266, 140, FN, FN, FN, SCALES(ROWS, ROWS), BIAS),
+    DENSE(33, 66, 140, FN, FN, BF, SCALES(LINES, LINES), .fill = QNI_FILL_NAN), DENSE(33, 66, 140, FN, FN, BF, SCALES(ROWS, ROWS), .fill = QNI_FILL_NAN), DENSE(36, 75, 0, FN, FN, F32, SCALES(ROWS, LINES), GELU, GATE(4)),
+    DENSE(2, 1100, 140, FN, FN, F32, SCALES(LINES, LINES)), DENSE(3, 20, 4364, FN, FN, F32, SCALES(LINES, LINES)), DENSE(1100, 6, 140, FN, FN, F32, SCALES(ROWS, ROWS)),
+    GROUPED(INDEX, 3, 0, 140, 136, FN, FN, SCALES(ROWS, ROWS)), GROUPED(INDEX, 3, 0, 140, 136, FN, FN, SCALES(ONE, GROUPS)), GROUPED(ENDS, 3, 0, 140, 136, FN, FN, SCALES(LINES, LINES), .zero_padding = true),
+    GROUPED(ENDS, 3, 0, 140, 136, FN, FNUZ, SCALES(ROWS, GROUPS), .m_alignment = 16), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(ROWS, ROWS), .is_strided = true),
+    GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(GROUPS, GROUPS)), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(BLOCKS, LINES)), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(ONE, ONE)), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(NONE, NONE)),
+    GROUPED(MASKED, 67, 3, 6, 140, FN, FN, SCALES(GROUPS, ROWS), .rows = QNI_ROWS_FEW), GROUPED_D(MASKED, 4, 9, 264, 20, FN, FN, FN, SILU, SCALES(ROWS, ROWS)),
     // Encodings.
     DENSE(34, 70, 140, FNUZ, FNUZ, BF), DENSE(34, 70, 140, FN, FNUZ, BF),
     DENSE(34, 70, 140, FNUZ, FN, F32), DENSE(34, 70, 140, FNUZ, FNUZ, BF, .is_packed = true),

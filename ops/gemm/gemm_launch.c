@@ -37,14 +37,13 @@ bool qni_gemm_fits_grid(const qni_variant *variant, const qni_gemm_problem *p, q
 
 qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns) {
     const bool is_masked = p->grouping == QN_GEMM_GROUPED_MASKED;
-    const bool is_scaled = qni_is_fp8(p->dtype_a);
     return (qk_gemm_args){
         .d = p->d,
         .a = p->a,
         .b = p->b,
         .c = p->c,
-        .scale_a = is_scaled ? p->scale_a : nullptr,
-        .scale_b = is_scaled ? p->scale_b : nullptr,
+        .scale_a = p->scale_a,
+        .scale_b = p->scale_b,
         .layout = p->layout,
         .d_group = is_masked ? p->d_group : 0,
         .d_row = p->d_row,
@@ -91,11 +90,9 @@ static int64_t columns_of(const qni_config *config, const qni_gemm_problem *p) {
     return is_wide ? QNI_GEMM_GROUP * qni_gemm_ratio(p) : config->columns;
 }
 
-qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const void *problem) {
-    const qni_gemm_problem *p = problem;
-    const qni_config *config = &variant->config;
+static qk_gemm_full_args full_args(const qni_config *config, const qni_gemm_problem *p) {
     const int64_t columns = columns_of(config, p);
-    const qk_gemm_full_args args = {
+    return (qk_gemm_full_args){
         .g = qni_gemm_kernel_args(p, config->rows, columns),
         .scaling = {.found = p->scale_d,
                     .given = p->given_scale_d,
@@ -105,11 +102,36 @@ qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const vo
                     .eps = p->eps},
         .bias_group = p->bias_group,
     };
+}
+
+/** Launches one of the variant's kernels, which takes these arguments. */
+static qn_status launch_tiles(const qni_variant *variant, qn_stream *stream,
+                              const qni_gemm_problem *p, int kernel, const void *args,
+                              size_t bytes) {
+    const qni_config *config = &variant->config;
+    const int64_t columns = columns_of(config, p);
     const uint32_t grid[3] = {(uint32_t)qni_gemm_count_tiles(p, config->rows, columns), 1, 1};
     const uint32_t threads = config->waves * (uint32_t)stream->device->info.wave_size;
-    const bool is_full = qni_gemm_needs_full(p);
-    return qni_launch(stream, &config->kernel[is_full], grid, threads, &args,
-                      is_full ? sizeof args : sizeof args.g);
+    return qni_launch(stream, &config->kernel[kernel], grid, threads, args, bytes);
+}
+
+qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qk_gemm_full_args args = full_args(&variant->config, problem);
+    const bool is_full = qni_gemm_needs_full(problem);
+    return launch_tiles(variant, stream, problem, is_full, &args,
+                        is_full ? sizeof args : sizeof args.g);
+}
+
+qn_status qni_gemm_any_mixed(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_gemm_problem *p = problem;
+    const qk_gemm_mixed_args args = {.f = full_args(&variant->config, p),
+                                     .scale_b_kb = p->scale_b_kb,
+                                     .scale_b_columns = (uint32_t)p->scale_b_columns};
+    return launch_tiles(variant, stream, p, 0, &args, sizeof args);
+}
+
+bool qni_gemm_fail_scales(qni_reason *why) {
+    return qni_no(why, "takes scales of 1 x 128 of a and 128 x 128 of b");
 }
 
 // ---- the cost of a product, in units of the time that reading its weights from memory takes
@@ -151,6 +173,13 @@ double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *, const void 
 
 bool qni_gemm_any_supports(const qni_variant *variant, const qn_device *, const void *problem,
                            qni_reason *why) {
+    if (!qni_gemm_has_no_scales(problem) && !qni_gemm_has_block_scales(problem))
+        return qni_gemm_fail_scales(why);
+    return qni_gemm_fits_grid(variant, problem, why);
+}
+
+bool qni_gemm_any_mixed_supports(const qni_variant *variant, const qn_device *, const void *problem,
+                                 qni_reason *why) {
     return qni_gemm_fits_grid(variant, problem, why);
 }
 
@@ -166,6 +195,8 @@ bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *devi
                       is_fnuz ? ", e4m3fnuz" : "");
     if (!is_fnuz && p->dtype_b != QNI_E4M3FN)
         return qni_no(why, "b is %s, takes e4m3fn", qni_dtype_name(p->dtype_b));
+    if (!qni_gemm_has_block_scales(p))
+        return qni_gemm_fail_scales(why);
     return qni_gemm_fits_grid(variant, p, why);
 }
 
@@ -191,6 +222,8 @@ static bool fits_packed(const qni_variant *variant, const qn_device *device,
     const int64_t kb = qni_pieces(p->k, 128), rows = variant->config.rows;
     if (!qni_is_fp8(p->dtype_a) || !p->is_packed)
         return qni_no(why, "b is not packed (qn_gemm_pack)");
+    if (!qni_gemm_has_block_scales(p))
+        return qni_gemm_fail_scales(why);
     if (qni_gemm_together(p) > variant->config.columns)
         return qni_no(why, "scale_d's groups are of %ld columns of the product, the tile has %u",
                       (long)qni_gemm_together(p), variant->config.columns);

@@ -2,7 +2,7 @@
 // The definition of the gemm family in double precision, with the error that a kernel in f32 may
 // make.
 //
-//   p[m,n] = sum_kb sa[m,kb] sb[n/128,kb] sum_(k in kb) a[m,k] b[n,k]
+//   p[m,n] = sum_kb sa[m,kb] sb[n,kb] sum_(k in kb) a[m,k] b[n,k]
 //   d[m,n] = c[m,n] + gate[m / gate_rows,n] activation(p[m,n] + bias[group of m,n])
 //
 // or, where pairs of columns make one, with x = p + bias:
@@ -102,15 +102,13 @@ typedef struct place {
     int64_t slab, group, m, n;
 } place;
 
-/** Returns the scales' product for a K-block; 1 without scales. */
+/** Returns the scales' product for a K-block. */
 static double scale_of(const qni_gemm_problem *p, place at, int64_t kb) {
-    if (!p->scale_a)
-        return 1;
-    double a =
-        (double)p->scale_a[at.slab * p->scale_a_group + at.m * p->scale_a_row + kb * p->scale_a_kb];
-    const double b =
-        (double)p->scale_b[at.group * p->scale_b_group + at.n / 128 * p->scale_b_nb + kb];
-    return a * b;
+    const int64_t of_a = at.slab * p->scale_a_group + at.m * p->scale_a_row + kb * p->scale_a_kb;
+    const int64_t of_b = at.group * p->scale_b_group + at.n / p->scale_b_columns * p->scale_b_nb +
+                         kb * p->scale_b_kb;
+    return (p->scale_a ? (double)p->scale_a[of_a] : 1) *
+           (p->scale_b ? (double)p->scale_b[of_b] : 1);
 }
 
 static bool is_subnormal(double x) {

@@ -35,9 +35,6 @@ static void null_d(qni_gemm_case *c) {
 static void null_a(qni_gemm_case *c) {
     c->args.a = nullptr;
 }
-static void null_scale(qni_gemm_case *c) {
-    c->args.scale_a = nullptr;
-}
 static void null_data(qni_gemm_case *c) {
     c->b.t.data = nullptr;
 }
@@ -48,7 +45,16 @@ static void short_b(qni_gemm_case *c) {
     reshape(&c->b, 4, 99);
 }
 static void short_scale(qni_gemm_case *c) {
-    reshape(&c->scale_b, 1, 1);
+    reshape(&c->scale_b, 1, 3);
+}
+static void tall_scale(qni_gemm_case *c) {
+    reshape(&c->scale_a, 2, 2);
+}
+static void deep_scale(qni_gemm_case *c) {
+    c->scale_b.t.ndim = 3;
+}
+static void backward_scale(qni_gemm_case *c) {
+    restride(&c->scale_a, -2, 1);
 }
 static void flat_a(qni_gemm_case *c) {
     c->a.t.ndim = 1;
@@ -267,14 +273,20 @@ static void newer_size(qni_gemm_case *c) {
 static const refusal refusals[] = {
     {"null d", QN_E_INVALID, "gemm: d is null", null_d, QN_GEMM_DENSE},
     {"null a", QN_E_INVALID, "gemm: a is null", null_a, QN_GEMM_DENSE},
-    {"null scale", QN_E_INVALID, "gemm: scale_a is null; FP8 needs scales", null_scale,
-     QN_GEMM_DENSE},
     {"null data", QN_E_INVALID, "with null data", null_data, QN_GEMM_DENSE},
     {"struct_size", QN_E_INVALID, "gemm: args.struct_size is 8; set it to sizeof(qn_gemm_args)",
      old_size, QN_GEMM_DENSE},
     {"short b", QN_E_INVALID, "gemm: b has shape [4, 99], needs [5, 130]", short_b, QN_GEMM_DENSE},
-    {"short scale", QN_E_INVALID, "gemm: scale_b has shape [1, 1], needs [1, 2]", short_scale,
+    {"short scale", QN_E_INVALID,
+     "gemm: scale_b is [1, 3] f32 strides [2, 1]; needs [1 or 5, 2], any", short_scale,
      QN_GEMM_DENSE},
+    {"tall scale", QN_E_INVALID,
+     "gemm: scale_a is [2, 2] f32 strides [2, 1]; needs [3, 2], any of these", tall_scale,
+     QN_GEMM_DENSE},
+    {"deep scale", QN_E_INVALID, "gemm: scale_b has 3 dimensions, needs 2", deep_scale,
+     QN_GEMM_DENSE},
+    {"backward scale", QN_E_INVALID, "gemm: scale_a is [3, 2] f32 strides [-2, 1]; needs [3, 2], ",
+     backward_scale, QN_GEMM_DENSE},
     {"flat a", QN_E_INVALID, "gemm: a has 1 dimensions, needs 2", flat_a, QN_GEMM_DENSE},
     {"e5m2", QN_E_UNSUPPORTED, "gemm: a is e4m3fn and b is e5m2; accepted are", e5m2_b,
      QN_GEMM_DENSE},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix multiplication: FP8 with block scales and bf16, dense and grouped. Sums are kept in f32."""
+"""Matrix multiplication: FP8 with scales of any form and bf16, dense and grouped. Sums are kept in f32."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
          scale_out: Array | None = None, given_scale: Array | None = None, eps: float | None = None) -> Any:
     """Computes c + gate * activation(a b^T + bias): [m, n] of bf16, f16 or f32, rounded once, or of FP8.
 
-    a            [m, k] of e4m3fn or e4m3fnuz with scale_a, or bf16 without
+    a            [m, k] of e4m3fn, e4m3fnuz or bf16
     b            [n, k] of a's kind; packed: what gemm_pack gave. Either dimension of a and b may be the contiguous one, so b.T
                  of a [k, n] array is a valid b
     c            [m, n] of out's dtype, which may be out itself: a residual, for one; None: nothing is added
-    scale_a      f32 [m, ceil(k / 128)], of FP8 alone
-    scale_b      f32 [ceil(n / 128), ceil(k / 128)], of FP8 alone; packed: what gemm_pack gave
+    scale_a      f32 [m or 1, ceil(k / 128) or 1], where 1 stands for all: [m, ceil(k / 128)] scales rows by 1 x 128, [m, 1] by row,
+                 [1, 1] all of a. Dimensions of 1 at the end may be left out: [m], [1]. None: 1
+    scale_b      f32 [n, ceil(n / 128) or 1, ceil(k / 128) or 1], likewise; packed: what gemm_pack gave. FP8 is fast with scales of
+                 1 x 128 of a and 128 x 128 of b
     bias         [n] of bf16 or f32; None: nothing is added
     activation   "gelu_tanh"; "silu_and_mul": silu(x[2j]) * x[2j+1] of pairs of columns, so that out, c and gate have n / 2
                  columns, and b's rows alternate between gate and up; None: none
@@ -73,8 +75,8 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
     b             [groups, n, k] of a's kind; packed: what gemm_pack gave
     group_layout  i32 [m], the group of each row or -1; with by_ends [groups], where each group's real rows end. QUERN_VALIDATE=1
                   checks what it holds
-    scale_a       f32 [m, ceil(k / 128)], of FP8 alone
-    scale_b       f32 [groups, ceil(n / 128), ceil(k / 128)], of FP8 alone
+    scale_a       as gemm has it
+    scale_b       as gemm has it, with a dimension of groups or 1 before the others: [groups] has one scale for each group
     by_ends       what group_layout holds
     m_alignment   group g begins at a multiple of it; 0: 128
     zero_padding  with by_ends: the rows between groups become 0
@@ -118,8 +120,7 @@ def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Arr
     a             [groups, m_max, k], as gemm has it
     b             [groups, n, k] of a's kind; packed: what gemm_pack gave
     group_layout  i32 [groups], real rows of each slab, 0 to m_max, which QUERN_VALIDATE=1 checks
-    scale_a       f32 [groups, m_max, ceil(k / 128)], of FP8 alone
-    scale_b       f32 [groups, ceil(n / 128), ceil(k / 128)], of FP8 alone
+    scale_a, scale_b  as gemm has them, with a dimension of groups or 1 before the others
     expected_m    rows a group is likely to have: a hint, which changes no result
     bias          [groups, n] of bf16 or f32; None: nothing is added
     activation    as gemm has it

@@ -68,6 +68,20 @@ static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows
         x->strides[ndim - 2] = 1, x->strides[ndim - 1] = rows > 0 ? rows : 1;
 }
 
+/** Sets the scales of an operand: by K-blocks of rows or of blocks of them, of either alone, one, or
+ *  none. */
+static void set_scales(tensor *x, int64_t groups, int64_t rows, int64_t blocks, int64_t k,
+                       bool is_turned, bool may_differ, input *in) {
+    const uint32_t form = may_differ ? take(in, 16) : 0;
+    set_matrix(x, f32, form & 4 ? (groups ? 1 : 0) : groups,
+               form & 1   ? rows
+               : form & 2 ? 1
+                          : blocks,
+               form & 8 ? 1 : k, is_turned);
+    if (form & 8 && take_bool(in))
+        x->t.ndim--;
+}
+
 /** Sets bias, and gate, which dense products take. */
 static void set_epilogue(tensor *t, const gemm_sizes *s, input *in) {
     const bool is_dense = s->grouping == QN_GEMM_DENSE;
@@ -106,12 +120,14 @@ static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     set_matrix(&t[D], d, slabs, s->m, columns_of(s), false);
     set_matrix(&t[A], a, slabs, s->m, s->k, turned & 1);
     set_matrix(&t[B], b, groups, s->n, s->k, turned & 2 && !s->is_packed);
-    set_matrix(&t[SCALE_A], f32, slabs, s->m, blocks_of(s->k), turned & 4);
-    set_matrix(&t[SCALE_B], f32, groups, blocks_of(s->n), blocks_of(s->k), false);
+    set_scales(&t[SCALE_A], slabs, s->m, s->m, blocks_of(s->k), turned & 4, !s->is_packed, in);
+    set_scales(&t[SCALE_B], groups, s->n, blocks_of(s->n), blocks_of(s->k), false, !s->is_packed,
+               in);
     set_matrix(&t[PACKED_SCALE], f32, groups, blocks_of(s->n), blocks_of(s->k), false);
     set_matrix(&t[C], d, 0, s->m, columns_of(s), false);
     SET(&t[LAYOUT], i32, s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups);
-    t[SCALE_A].is_there = t[SCALE_B].is_there = s->is_fp8;
+    t[SCALE_A].is_there = s->is_fp8 || take_bool(in);
+    t[SCALE_B].is_there = s->is_fp8 || take_bool(in);
     t[C].is_there = is_dense && d.bits > 8 && take_bool(in);
     t[LAYOUT].is_there = !is_dense;
     t[D].source = &t[C];

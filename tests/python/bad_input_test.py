@@ -65,6 +65,8 @@ def is_accepted(name, parameter, kind, x):
     if kind == "strided":
         return x.shape[-1] == 1 or (x.dtype == np.float32 and parameter.name in FREE_STRIDES) or \
             ("scales" in name and parameter.name in FREE_STRIDES)
+    if kind == "fewer dimensions":
+        return name != "gemm_pack" and parameter.name in ("scale_a", "scale_b")
     if kind == "unaligned":
         return x.dtype.itemsize == 1
     if kind in ("longer", "shorter"):

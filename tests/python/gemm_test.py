@@ -63,6 +63,26 @@ def test_gemm_fp8(packed):
     assert_product(quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, packed=packed, n=130), *wide)
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942"])
+@pytest.mark.parametrize("shapes", [((1,), (1,)), ((9,), (70,)), ((9, 2), (70, 2)), ((9, 1), None), (None, None)], ids=str)
+def test_scales(device, shapes):
+    wide, given = [], []
+    for i, (rows, shape) in enumerate(zip((9, 70), shapes, strict=True)):
+        codes, scale = normal(25 + i, (rows, 200)).astype(FP8), np.abs(normal(27 + i, shape or (1,))) + 0.5
+        full = np.repeat(scale.reshape(len(scale), -1), 200, 1) if scale.size in (1, rows) else np.repeat(scale, 128, 1)[:, :200]
+        wide.append(codes.astype(np.float64) * (full if shape else 1))
+        given.append((quern.to(codes, device), quern.to(scale, device) if shape else None))
+    (a, scale_a), (b, scale_b) = given
+    assert_product(quern.numpy(quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, dtype="f32")), *wide)
+
+
+def test_scales_of_groups():
+    a, b, scale = normal(28, (128, 64), BF16), normal(29, (2, 8, 64), BF16), np.array([0.5, 3], np.float32)
+    layout = np.ones(128, np.int32)
+    d = quern.gemm_grouped_contiguous(a, b, layout, scale_b=scale)
+    assert_product(d, a.astype(np.float64), b[1].astype(np.float64) * 3)
+
+
 def gelu_tanh(x):
     return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
@@ -175,6 +195,9 @@ def test_grouped_masked():
     (lambda a, b: quern.gemm(a, b[:, :100]), ValueError, "gemm: b"),
     (lambda a, b: quern.gemm(a, b, out=np.zeros((8, 64), np.int32)), NotImplementedError, "gemm: out"),
     (lambda a, b: quern.gemm(a, b.astype(np.float32)), NotImplementedError, "gemm: a is bf16 and b is f32"),
+    (lambda a, b: quern.gemm(a, b, scale_b=np.ones((3, 2), np.float32)), ValueError,
+     r"gemm: scale_b is \[3, 2\] f32 strides \[2, 1\]; needs \[1 or 64, 2\], any of these 1 or left out at the end"),
+    (lambda a, b: quern.gemm(a, b, scale_a=np.ones((1, 1, 1), np.float32)), ValueError, "gemm: scale_a has 3 dimensions, needs 2"),
     (lambda a, b: quern.gemm(a, b, packed=True), ValueError, "gemm: n is None; needed with packed"),
     (lambda a, b: quern.gemm(a, b, activation="relu"), ValueError, "gemm: activation is 'relu'; accepted: None, 'gelu_tanh', 'silu_and_mul'"),
     (lambda a, b: quern.gemm(a, b, activation=["gelu_tanh"]), TypeError, "gemm: activation is a list of 1; accepted: 'gelu_tanh', 'silu_and_mul', None"),

@@ -18,6 +18,7 @@ typedef struct scratch {
     alignas(64) float b[QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K];
     alignas(64) float sums[QNI_GEMM_TILE_PANELS][QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N];
     alignas(64) float scales_a[QNI_GEMM_TILE_M], scales[QNI_GEMM_TILE_M];
+    alignas(64) float block[QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N]; // a K-block's sums
 } scratch;
 
 // A launch takes one entry. If launches on several streams need more than fit here, the others are
@@ -109,6 +110,11 @@ static qni_gemm_block block_b(const qni_gemm_problem *p, const tile *t, int64_t 
     };
 }
 
+/** Returns whether b has a scale for each column. */
+static bool has_column_scales(const qni_gemm_problem *p) {
+    return p->scale_b && p->scale_b_columns == 1;
+}
+
 /** Loads a's scales of a K-block; they are 1 if a has none. */
 static void load_scales(float *scales, const qni_gemm_problem *p, const tile *t, int64_t k0) {
     int64_t rows = t->m1 - t->m0, at = t->slab * p->scale_a_group + t->m0 * p->scale_a_row;
@@ -117,14 +123,35 @@ static void load_scales(float *scales, const qni_gemm_problem *p, const tile *t,
         scales[i] = p->scale_a ? p->scale_a[at + i * p->scale_a_row] : 1;
 }
 
-/** Computes a's scales times b's scale of the panel and K-block. */
+/** Returns b's scales of a K-block, from column n on. */
+static const float *scales_b(const qni_gemm_problem *p, const tile *t, int64_t n, int64_t k0) {
+    return p->scale_b + t->group * p->scale_b_group + n / p->scale_b_columns * p->scale_b_nb +
+           k0 / QNI_GEMM_BLOCK_K * p->scale_b_kb;
+}
+
+/** Computes a's scales times b's scale of the panel and K-block, unless columns have their own. */
 static void panel_scales(float *scales, const float *a, const qni_gemm_problem *p, const tile *t,
                          int64_t panel, int64_t k0) {
-    const int64_t rows = t->m1 - t->m0, nb = panel * QNI_GEMM_PANEL_N / 128;
-    const int64_t at = t->group * p->scale_b_group + nb * p->scale_b_nb + k0 / 128;
-    const float b = p->scale_b ? p->scale_b[at] : 1;
+    const int64_t rows = t->m1 - t->m0;
+    const bool has_one = p->scale_b && !has_column_scales(p);
+    const float b = has_one ? *scales_b(p, t, panel * QNI_GEMM_PANEL_N, k0) : 1;
     for (int64_t i = 0; i < rows; i++)
         scales[i] = a[i] * b;
+}
+
+/** Adds the K-block's sums, which have a's scales, to a panel's, with a scale for each column. */
+static void add_block(float *sums, const float *block, const qni_gemm_problem *p, const tile *t,
+                      int64_t panel, int64_t k0) {
+    const int64_t rows = t->m1 - t->m0, n0 = panel * QNI_GEMM_PANEL_N;
+    const float *from = scales_b(p, t, n0, k0);
+    float scales[QNI_GEMM_PANEL_N] = {};
+    for (int64_t n = 0; n < min_i64(p->n - n0, QNI_GEMM_PANEL_N); n++)
+        scales[n] = from[n * p->scale_b_nb];
+    for (int64_t m = 0; m < rows; m++)
+        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n++) {
+            float *sum = sums + m * QNI_GEMM_PANEL_N + n;
+            *sum = (k0 == 0 ? 0 : *sum) + block[m * QNI_GEMM_PANEL_N + n] * scales[n];
+        }
 }
 
 // ---- the tile's result
@@ -239,15 +266,18 @@ static void multiply_panel(const work *w, const tile *t, int64_t panel, int64_t 
     const qni_gemm_problem *p = w->problem;
     const int64_t rows = t->m1 - t->m0;
     qni_gemm_block b = block_b(p, t, panel, k0);
-    float *sums = s->sums[panel - t->panel0];
+    const bool by_columns = has_column_scales(p), is_first = by_columns || k0 == 0;
+    float *all = s->sums[panel - t->panel0], *sums = by_columns ? s->block : all;
     const char *next = next_panel(p, t, panel, k0);
     panel_scales(s->scales, s->scales_a, p, t, panel, k0);
     if (is_direct(w->engine, p, rows)) {
-        w->engine->multiply_packed(sums, s->a, &b, s->scales, rows, k0 == 0, next);
-        return;
+        w->engine->multiply_packed(sums, s->a, &b, s->scales, rows, is_first, next);
+    } else {
+        w->engine->load_b(s->b, &b);
+        w->engine->multiply(sums, s->a, s->b, s->scales, rows, is_first, next);
     }
-    w->engine->load_b(s->b, &b);
-    w->engine->multiply(sums, s->a, s->b, s->scales, rows, k0 == 0, next);
+    if (by_columns)
+        add_block(all, s->block, p, t, panel, k0);
 }
 
 static void multiply_block(const work *w, const tile *t, int64_t k0, scratch *s) {

@@ -263,6 +263,8 @@ bool qni_gemm_fp8_wgmma_supports(const qni_variant *variant, const qn_device *, 
     if (p->dtype_a != QNI_E4M3FN || p->dtype_b != QNI_E4M3FN)
         return qni_no(why, "a is %s, b %s; takes e4m3fn", qni_dtype_name(p->dtype_a),
                       qni_dtype_name(p->dtype_b));
+    if (!qni_gemm_has_block_scales(p))
+        return qni_gemm_fail_scales(why);
     return fits(variant, p, why);
 }
 
@@ -271,6 +273,8 @@ bool qni_gemm_bf16_wgmma_supports(const qni_variant *variant, const qn_device *,
     const qni_gemm_problem *p = problem;
     if (p->dtype_a != QNI_BF16)
         return qni_no(why, "a is %s, takes bf16", qni_dtype_name(p->dtype_a));
+    if (!qni_gemm_has_no_scales(p))
+        return qni_no(why, "takes no scales");
     return fits(variant, p, why);
 }
 
