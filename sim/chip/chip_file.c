@@ -144,3 +144,11 @@ bool sim_chip_file_read(sim_chip_file *out, const char *path, char *error, size_
     out->chip.timing = &out->timing;
     return ok;
 }
+
+void sim_chip_file_write(FILE *to, const sim_chip *chip) {
+    const sim_chip_file file = {.chip = *chip, .timing = *chip->timing};
+    fprintf(to, "base %s\n", chip->name);
+    for (size_t i = 0; i < NUM_ENTRIES; i++)
+        fprintf(to, "%s %u\n", entries[i].name,
+                *(const uint32_t *)((const char *)&file + entries[i].offset));
+}

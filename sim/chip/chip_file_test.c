@@ -138,6 +138,25 @@ static void test_entries(void **) {
 #undef SIM_TIMING
 }
 
+/** Tests that a chip that is written is read as the same chip. */
+static void test_written(void **) {
+    static const char *const texts[] = {
+        "base gfx942", "base gfx950\nl1_ways 8\n",
+        "base gfx942\ncompute_units 80\nnum_xccs 4\nhbm_ns 500\nhbm_byte_fj 1\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        sim_chip_file file = read_accepted(texts[i]), again;
+        file.chip.timing = &file.timing;
+        FILE *to = fopen(path, "w");
+        assert_non_null(to);
+        sim_chip_file_write(to, &file.chip);
+        fclose(to);
+        assert_true(sim_chip_file_read(&again, path, error, sizeof error));
+        assert_memory_equal(&again.timing, &file.timing, sizeof file.timing);
+        again.chip.timing = file.chip.timing;
+        assert_memory_equal(&again.chip, &file.chip, sizeof file.chip);
+    }
+}
+
 // ---- devices: each list of options in a process of its own
 
 /** Runs `body` in a child with options, of which "%s" becomes the chip file. Returns the child's
@@ -191,6 +210,21 @@ static int has_other_later(void) {
     return configured == hipSuccess && is_half(0) && !is_half(1) ? 7 : 101;
 }
 
+/** Tests that the text which is told has the numbers of the chip file, and those of other chips. */
+static int tells_chips(void) {
+    char half[4096], other[4096], little[64];
+    return quernsim_chip("gfx942", half, sizeof half) && strstr(half, "base gfx942\n") == half &&
+                   strstr(half, "\ncompute_units 152\n") && strstr(half, "\nhbm_byte_fj ") &&
+                   quernsim_chip("gfx950", other, sizeof other) &&
+                   strstr(other, "\ncompute_units 256\n") &&
+                   !quernsim_chip("gfx942", little, sizeof little) &&
+                   !quernsim_chip("gfx1151", other, sizeof other) &&
+                   !quernsim_chip("nonesuch", other, sizeof other) &&
+                   !quernsim_chip(nullptr, other, sizeof other)
+               ? 7
+               : 100;
+}
+
 static int lists_other_later(void) {
     return quernsim_configure("arch=gfx1151") == hipSuccess ? 1 : 7;
 }
@@ -200,6 +234,7 @@ static void test_devices(void **) {
                                "l2_bytes 2097152\n";
     write_bytes(half, sizeof half - 1);
     assert_int_equal(in_child("chip=%s", has_halves), 1);
+    assert_int_equal(in_child("chip=%s", tells_chips), 7);
     assert_int_equal(in_child("arch=gfx942,gfx942;chip=%s", has_halves), 3);
     assert_int_equal(in_child("chip=%s;arch=gfx1151,gfx942", has_halves), 2);
     assert_int_equal(in_child("arch=gfx942", has_halves), 0);
@@ -228,10 +263,10 @@ int main(void) {
     unsetenv("HIP_VISIBLE_DEVICES");
     unsetenv("CUDA_VISIBLE_DEVICES");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),    cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_bytes),    cmocka_unit_test(test_no_file),
-        cmocka_unit_test(test_entries),  cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_no_device)};
+        cmocka_unit_test(test_lines),   cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_bytes),   cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_entries), cmocka_unit_test(test_written),
+        cmocka_unit_test(test_devices), cmocka_unit_test(test_no_device)};
     const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
     unlink(path);
     return failed;

@@ -73,10 +73,14 @@ static void after_fork_in_child(void) {
 
 static sim_chip_file chip_file; // if the options name one
 
+static bool is_replaced(sim_arch arch) {
+    return *sim_hip.options.chip && chip_file.chip.arch == arch;
+}
+
 /** Returns the chip of a new device, which a later chip file does not change. */
 static const sim_chip *chip_of(uint32_t id, sim_arch arch) {
     static sim_chip_file chips[SIM_MAX_DEVICES];
-    if (!*sim_hip.options.chip || chip_file.chip.arch != arch)
+    if (!is_replaced(arch))
         return sim_chip_by_arch(arch);
     chips[id] = chip_file;
     chips[id].chip.timing = &chips[id].timing;
@@ -134,6 +138,7 @@ static bool read_chip_file(const char *call, const sim_options *options) {
         return false;
     }
     chip_file = file;
+    chip_file.chip.timing = &chip_file.timing;
     return true;
 }
 
@@ -231,6 +236,27 @@ int quernsim_configure(const char *options) {
         sim_pool_configure(threads);
     }
     return (int)sim_hip_result(error);
+}
+
+/** Writes a chip to text as a chip file. Returns false if it has no room. */
+static bool write_chip(char *text, size_t bytes, const sim_chip *chip) {
+    FILE *to = fmemopen(text, bytes, "w");
+    if (!to)
+        return false;
+    sim_chip_file_write(to, chip);
+    return fclose(to) == 0 && strlen(text) + 1 < bytes;
+}
+
+int quernsim_chip(const char *arch, char *text, size_t bytes) {
+    const sim_chip *chip = arch ? sim_chip_by_name(arch) : nullptr;
+    pthread_mutex_lock(&sim_hip.lock);
+    const hipError_t error = prepare();
+    if (chip && is_replaced(chip->arch))
+        chip = &chip_file.chip;
+    const bool is_told =
+        error == hipSuccess && chip && chip->timing && write_chip(text, bytes, chip);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return is_told;
 }
 
 sim_device *sim_hip_device(void) {

@@ -211,6 +211,11 @@ HIP_API char quernsim_evidence(hipFunction_t function, char *names, size_t bytes
  *  for chips without a model. */
 HIP_API int quernsim_clock(int device, char *json, size_t bytes);
 
+/** Writes the chip that a device of the architecture would now be made with as a chip file
+ *  (docs/clock.md), of less than 4096 bytes. Returns 0 if no time is modelled for it, or the text
+ *  has no room. */
+HIP_API int quernsim_chip(const char *arch, char *text, size_t bytes);
+
 HIP_API hipError_t hipInit(unsigned flags);
 HIP_API hipError_t hipDriverGetVersion(int *version);
 HIP_API hipError_t hipRuntimeGetVersion(int *version);
