@@ -75,7 +75,7 @@ typedef struct sim_xcd {
     sim_compute_unit *units;
     sim_scalar_unit *scalars;
     uint64_t *channel_free; // of the second level
-    uint64_t fabric_free;
+    uint64_t fabric_free;   // in ticks times fabric_bytes
     uint64_t dispatch_free;
     sim_tags l2;
     uint64_t next_group, num_groups; // in the order in which it gets them

@@ -26,6 +26,13 @@ static uint64_t ticks_of_ns(const sim_machine *m, uint32_t ns) {
     return (uint64_t)ns * m->chip->clock_khz * SIM_TICKS / 1000000;
 }
 
+/** Takes a part that moves few bytes in a tick, whose rate a line's whole ticks would miss by some
+ *  percent: free_from counts ticks times bytes a cycle. Returns when its work begins, in ticks. */
+static uint64_t take_bytes(uint64_t *free_from, uint64_t at, uint64_t bytes,
+                           uint32_t bytes_per_cycle) {
+    return take(free_from, at * bytes_per_cycle, bytes * SIM_TICKS) / bytes_per_cycle;
+}
+
 static uint32_t hash(uint64_t line, uint32_t count) {
     return (uint32_t)((line * UINT64_C(0xd6e8feb86659fd93) >> 32) % count);
 }
@@ -40,8 +47,7 @@ static void write_back(sim_machine *m, uint64_t line, uint64_t at) {
 
 static uint64_t read_memory(sim_xcd *xcd, uint64_t line, uint64_t at) {
     sim_machine *m = xcd->machine;
-    const uint64_t begin =
-        take(&xcd->fabric_free, at, ticks_of_bytes(LINE, m->timing->fabric_bytes));
+    const uint64_t begin = take_bytes(&xcd->fabric_free, at, LINE, m->timing->fabric_bytes);
     m->traffic.fabric_lines++;
     sim_cached *held = m->mall ? sim_tags_find(m->mall, line) : nullptr;
     if (held || (m->mall && hash(line, 1024) >= m->own_share)) {
@@ -245,7 +251,7 @@ uint64_t sim_time_flush(sim_machine *m, uint64_t at) {
     uint64_t last = at;
     for (uint32_t i = 0; i < m->num_xcds; i++) {
         const uint64_t dirty = sim_tags_dirty(&m->xcds[i].l2);
-        const uint64_t begin = sim_later(at, m->xcds[i].fabric_free);
+        const uint64_t begin = sim_later(at, m->xcds[i].fabric_free / m->timing->fabric_bytes);
         last = sim_later(last, begin + ticks_of_bytes(dirty * LINE, m->timing->fabric_bytes));
         m->traffic.hbm_lines += dirty;
     }
