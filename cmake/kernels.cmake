@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Device images: the QN_IMAGE lines of every ops/*/variants.def, compiled for every target.
+# Device images: the QN_IMAGE lines of every ops/*/variants.def and of probe/probes.def, compiled for every target.
 #
 #   QN_IMAGE(id, "source", "targets", "defines")               targets: "all", or "amd" and names separated by blanks
 #   QN_IMAGE(id, "source", "targets", "defines", "gfx9=24")    and how many SGPRs its kernels may spill where
@@ -71,11 +71,11 @@ function(quern_add_kernels out)
   set(table "// Made by cmake/kernels.cmake.\n#include \"image.h\"\n")
   set(rows "")
   set(objects "")
-  file(GLOB defs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/*/variants.def)
+  file(GLOB defs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/*/variants.def ${PROJECT_SOURCE_DIR}/probe/probes.def)
   foreach(def ${defs})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${def})
     cmake_path(GET def PARENT_PATH folder)
-    cmake_path(GET folder FILENAME family)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE room)
     file(STRINGS ${def} lines REGEX "^QN_IMAGE")
     foreach(line ${lines})
       if(NOT line MATCHES "^QN_IMAGE\\(([a-z0-9_]+), *\"([^\"]+)\", *\"([^\"]+)\", *\"([^\"]*)\"(, *\"(([a-z0-9-]+=[0-9]+ ?)+)\")?\\)")
@@ -101,7 +101,7 @@ function(quern_add_kernels out)
         endif()
       endforeach()
       # Sources that the JIT needs to build the image itself.
-      string(APPEND recipes "    {\"${id}\", \"ops/${family}/${file}\", \"${defines}\", \"${sgpr_spills}\"},\n")
+      string(APPEND recipes "    {\"${id}\", \"${room}/${file}\", \"${defines}\", \"${sgpr_spills}\"},\n")
     endforeach()
   endforeach()
   string(APPEND table "const qni_image qni_images[] = {\n${rows}    {0}};\n")
@@ -109,7 +109,8 @@ function(quern_add_kernels out)
   file(GLOB sources RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
        ${PROJECT_SOURCE_DIR}/gpu/*.h ${PROJECT_SOURCE_DIR}/gpu/mma/*.h
        ${PROJECT_SOURCE_DIR}/ops/*/*_gpu.[ch] ${PROJECT_SOURCE_DIR}/ops/*/*/*_gpu.[ch]
-       ${PROJECT_SOURCE_DIR}/ops/*/*_abi.h ${PROJECT_SOURCE_DIR}/ops/*/*/*_abi.h)
+       ${PROJECT_SOURCE_DIR}/ops/*/*_abi.h ${PROJECT_SOURCE_DIR}/ops/*/*/*_abi.h
+       ${PROJECT_SOURCE_DIR}/probe/*_gpu.c ${PROJECT_SOURCE_DIR}/probe/*_abi.h ${PROJECT_SOURCE_DIR}/probe/bodies_abi.def)
   set(source_rows "")
   set(source_paths "")
   foreach(source ${sources})

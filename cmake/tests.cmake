@@ -2,7 +2,7 @@
 # Tests: each *_test.c is one cmocka program under ctest; tests/*_test.sh are scripts; *_fuzz.c libFuzzer targets,
 # each of which names what it fuzzes in a line "// Fuzzes: SOURCE…", "// Fuzzes: libquern" or "// Fuzzes: libquernsim".
 #
-#   {ops/**,runtime/**,check,compat}/*_test.c   link libquern's objects, so that they reach internal functions
+#   {ops/**,runtime/**,check,probe,compat}/*_test.c link libquern's objects, so that they reach internal functions
 #   sim/**/*_test.c                    link the simulator's parts
 #   tests/*_test.c                     link libquern as a user does
 if(QUERN_SANITIZE)
@@ -36,7 +36,7 @@ function(quern_add_test source)
   quern_add_run(${name} ${name})
 endfunction()
 
-file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c runtime/*/*_test.c ops/*/*_test.c ops/*/*/*_test.c check/*_test.c compat/*_test.c)
+file(GLOB inner_tests CONFIGURE_DEPENDS runtime/*_test.c runtime/*/*_test.c ops/*/*_test.c ops/*/*/*_test.c check/*_test.c probe/*_test.c compat/*_test.c)
 if(inner_tests)
   add_library(quern_inner STATIC $<TARGET_OBJECTS:quern_objects>)
   set_target_properties(quern_inner PROPERTIES LINKER_LANGUAGE C)

@@ -25,6 +25,7 @@ ALLOWED = {
     "ops_abi": {"ops_abi"},  # what host and device share
     "ops_gpu": {"gpu", "ops_gpu", "ops_abi"},
     "check": {"check", "ops", "runtime", "include"},
+    "probe": {"probe", "ops_abi", "runtime", "include"},
     "compat": {"compat", "runtime", "include"},
     "cli": {"cli", "include"},
     "python": {"python", "include"},
@@ -36,13 +37,13 @@ ALLOWED = {
 # Fuzzers and tests reach inside the room that they test.
 TEST_EXTRA = {"tests": {"sim", "cli", "runtime", "check", "ops"}, "bench": {"sim"}}
 # Between these a public function counts as its own room's.
-INNER = {"runtime", "ops", "check"}
+INNER = {"runtime", "ops", "check", "probe"}
 # Only these files may know a driver's types.
 DRIVER_WORDS = {("runtime/device/hip.c", "runtime/device/hip_api.h"): r"\bhip[A-Z]\w*_t\b"}
 
 # What differs between targets of device code has names in gpu/, and is spelled nowhere else.
 TARGET_WORDS = re.compile(r"\b__(?:gfx\w+|GFX\w+|amdgcn\w*|AMDGCN\w*|AMDGPU\w*|NVPTX|CUDA_ARCH)__\b|\b__builtin_amdgcn_\w+|\b__nvvm_\w+")
-TARGET_BLIND = {"ops", "ops_abi", "ops_gpu", "check", "runtime", "compat", "cli", "python"}
+TARGET_BLIND = {"ops", "ops_abi", "ops_gpu", "check", "probe", "runtime", "compat", "cli", "python"}
 # In the simulator sim/isa/ alone looks at a mnemonic's text: others read the record sim_inst.traits, and may print the name.
 MNEMONIC = re.compile(r"(?:->|\.)mnemonic\b|\b(?:str\w+|sscanf|mem\w+)\s*\([^;]*mnemonic\w*\s*\(|=\s*sim_mnemonic"
                       r"|mnemonic\w*\([^;]*\)\s*\[|\*\s*sim_mnemonic")
@@ -54,9 +55,9 @@ def may_read_mnemonics(path):
 
 
 def room_of(path):
-    if path.startswith("ops/") and re.search(r"_gpu\.[ch]$", path):
+    if path.startswith(("ops/", "probe/")) and re.search(r"_gpu\.[ch]$", path):
         return "ops_gpu"
-    if path.startswith("ops/") and path.endswith("_abi.h"):
+    if path.startswith(("ops/", "probe/")) and path.endswith(("_abi.h", "_abi.def")):
         return "ops_abi"
     if path.startswith("ops/") and re.search(r"_(check|case|grid)\.[ch]$", path):
         return "check"  # a family's part of it

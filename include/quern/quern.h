@@ -14,6 +14,7 @@
 #include <quern/layout.h>
 #include <quern/mla.h>
 #include <quern/norm.h>
+#include <quern/probe.h>
 #include <quern/quantize.h>
 #include <quern/rope.h>
 #include <quern/tune.h>
