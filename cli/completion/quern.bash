@@ -14,8 +14,8 @@ _quern_values() { # _quern_values OPTION CURRENT
     --clock) mapfile -t COMPREPLY < <(compgen -W "sample on full" -- "$2") ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "fp8 e4m3fn e4m3fnuz bf16" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
-    --chip | --input | --model | --original | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
-    --dim | --exclude | --include | --k | --m | --n | --random | --rows | --rounds | --runs | --seed | --seq | --shapes | --tensor | --tokens | --tp | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
+    --chip | --input | --model | --original | --out | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
+    --dim | --exclude | --include | --k | --m | --n | --only | --random | --rows | --rounds | --runs | --seed | --seq | --shapes | --tensor | --tokens | --tp | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
 }
@@ -39,7 +39,7 @@ _quern() {
     local -a typed
     _quern_typed
     local current=${typed[-1]} previous=${typed[-2]:-}
-    local commands="devices check quantize convert gemm bench sim profile cache tune help" options="" words=""
+    local commands="devices check quantize convert gemm bench sim profile cache tune probe help" options="" words=""
     COMPREPLY=()
     if [ ${#typed[@]} -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
@@ -85,6 +85,9 @@ _quern() {
         if [ ${#typed[@]} -eq 3 ]; then # a file may follow
             words="path list verify gemm attention mla norm activation quantize"
         fi
+        ;;
+    probe)
+        options="--device --only --runs --out --force --list --json"
         ;;
     help)
         options="--json"
