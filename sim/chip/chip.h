@@ -31,6 +31,7 @@ typedef struct sim_chip {
     uint32_t generic_mach;         // elf_mach of the generic target that runs here; 0: none
     uint32_t memory_clock_khz, memory_bus_bits, l2_bytes, num_xccs, pci_chip;
     uint32_t simds;                              // in a compute unit
+    uint32_t joint_units;                        // that hold a workgroup together, if it wants so
     uint32_t vgprs, vgpr_granule;                // in a SIMD, for each lane of a wave of wave_size
     uint32_t sgprs, sgpr_granule;                // in a SIMD; 0: SGPRs never limit
     uint32_t lds_granule, lds_banks, max_groups; // in a compute unit

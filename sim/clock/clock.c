@@ -95,7 +95,7 @@ const sim_observer sim_timer = {.begin_dispatch = begin_dispatch,
 static void run_events(sim_machine *m) {
     sim_event event;
     while (sim_next_event(m, &event)) {
-        sim_compute_unit *unit = sim_unit_of(m, &event);
+        sim_group_unit *unit = sim_unit_of(m, &event);
         const uint32_t simd = event.simd % SIM_MAX_SIMDS;
         if (unit->simds[simd].next != event.tick)
             continue;
@@ -129,6 +129,7 @@ static void run_locked(sim_dispatch *d) {
     run_events(m);
     d->machine = nullptr;
     const uint64_t end = sim_time_flush(m, m->last);
+    sim_forget_lines(m);
     d->timed = sim_clock_result_of(m, end);
     sim_timeline_end(m->timeline, m, d->clock->ns);
     d->clock->ticks += end;

@@ -12,12 +12,14 @@
 constexpr unsigned REPEATS = 8;
 enum { SOURCE_BYTES = 1 << 14 };
 static const sim_timing *timing; // of one_wave's chip
-static test_launch one_wave = {.groups = 1, .threads = 64, .lds_bytes = 4096};
+static test_launch one_wave = {.groups = 1, .lds_bytes = 4096};
 
-/** Makes the tests run on a chip. */
+/** Makes the tests run on a chip, in waves of its size. */
 static inline void use(const char *arch) {
+    const sim_chip *chip = sim_chip_by_name(arch);
     one_wave.arch = arch;
-    timing = sim_chip_by_name(arch)->timing;
+    one_wave.threads = chip->wave_size;
+    timing = chip->timing;
 }
 
 /** Runs a program on a device's clock, and returns what the clock says. */

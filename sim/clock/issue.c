@@ -2,6 +2,8 @@
 // What a SIMD does when it is visited: of its waves, those with the highest priority and then the
 // oldest first, each that can issues its next instruction, at most one of each category.
 //
+// Where a chip says so, an instruction waits for the results that it needs.
+//
 // Source: ROCm Compute Profiler's page on the pipeline; GCN's documents. An instruction that no
 // unit executes, such as s_waitcnt, takes its wave's turn but no category's.
 #include "../isa/decode.h"
@@ -13,7 +15,8 @@ typedef enum category { VECTOR, MEMORY, LDS, SCALAR, BRANCH, MESSAGE, NO_CATEGOR
 /** A visit while it is handled. */
 typedef struct visit {
     sim_machine *m;
-    sim_compute_unit *unit;
+    sim_group_unit *unit;
+    sim_compute_unit *compute_unit; // of the SIMD
     sim_simd *simd;
     uint32_t index; // of the SIMD
     uint64_t tick;
@@ -103,12 +106,14 @@ static uint64_t opens(const visit *v, const sim_timed_wave *w, const sim_traits 
         *reason = s->matrix_free > s->lanes_free ? SIM_SPENT_WAIT_MATRIX : SIM_SPENT_WAIT_VALU;
         return sim_later(s->matrix_free, s->lanes_free);
     case SIM_UNIT_VALU:
-    case SIM_UNIT_TRANS:
         *reason = SIM_SPENT_WAIT_VALU;
         return s->lanes_free;
+    case SIM_UNIT_TRANS:
+        *reason = SIM_SPENT_WAIT_VALU;
+        return sim_later(s->lanes_free, s->trans_free);
     case SIM_UNIT_VMEM:
         *reason = SIM_SPENT_WAIT_QUEUE;
-        return sim_vector_open(v->unit);
+        return sim_vector_open(v->compute_unit);
     case SIM_UNIT_LDS:
         *reason = SIM_SPENT_WAIT_QUEUE;
         return sim_lds_open(v->unit, v->index);
@@ -123,7 +128,14 @@ static uint64_t fetch(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
     if (line == w->fetched)
         return v->tick;
     w->fetched = line;
-    return sim_time_fetch(v->unit, line * v->m->timing->fetch_bytes, v->tick);
+    return sim_time_fetch(v->compute_unit, line * v->m->timing->fetch_bytes, v->tick);
+}
+
+/** Returns whether the wave has to wait for a result that its next instruction needs. */
+static bool needs_result(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
+    w->ready = sim_results_ready(w->results, inst);
+    w->reason = v->simd->matrix_free > v->tick ? SIM_SPENT_WAIT_MATRIX : SIM_SPENT_WAIT_VALU;
+    return w->ready > v->tick;
 }
 
 // ---- after it has issued
@@ -134,25 +146,59 @@ static void occupy_matrix(const visit *v, const sim_traits *t) {
     v->m->matrix_ticks += busy;
     v->m->matrix_ops += sim_matrix_ops(&t->matrix);
     v->simd->matrix_free = v->tick + busy;
-    v->simd->lanes_free = v->tick + (t->matrix.unit == SIM_MATRIX_XDL ? shadow : busy);
+    v->simd->lanes_free =
+        v->tick + (t->matrix.unit == SIM_MATRIX_XDL && shadow < busy ? shadow : busy);
+}
+
+static void occupy_lanes(const visit *v, const sim_traits *t) {
+    const sim_timing *time = v->m->timing;
+    const bool is_trans = t->unit == SIM_UNIT_TRANS;
+    const uint32_t cycles = is_trans ? time->trans_shadow_cycles : time->valu_cycles;
+    v->simd->lanes_free = v->tick + sim_ticks((uint64_t)cycles * v->m->wave_parts);
+    if (is_trans)
+        v->simd->trans_free = v->tick + sim_ticks((uint64_t)time->trans_cycles * v->m->wave_parts);
+}
+
+/** Notes when the instruction's result is there: a matrix instruction's when its unit is free. */
+static void note_result(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
+    const sim_timing *time = v->m->timing;
+    const uint64_t later = sim_ticks((v->m->wave_parts - 1) * (uint64_t)time->valu_cycles);
+    uint64_t done = v->tick + later;
+    switch (inst->traits.unit) {
+    case SIM_UNIT_MATRIX:
+        done = sim_later(v->simd->matrix_free, v->tick + sim_ticks(time->valu_result_cycles));
+        break;
+    case SIM_UNIT_VALU:
+        done += sim_ticks(time->valu_result_cycles);
+        break;
+    case SIM_UNIT_TRANS:
+        done += sim_ticks(time->trans_result_cycles);
+        break;
+    case SIM_UNIT_SALU:
+        done = v->tick + sim_ticks(time->scalar_result_cycles);
+        break;
+    default:
+        return;
+    }
+    sim_results_note(w->results, inst, done);
 }
 
 /** Starts the operation that the instruction leaves behind. */
 static void occupy(const visit *v, sim_timed_wave *w, const sim_facts *facts) {
-    const sim_timing *time = v->m->timing;
     const sim_traits *t = &facts->inst->traits;
     const bool is_memory = t->unit == SIM_UNIT_VMEM, is_flat = t->addressing == SIM_FLAT;
     if (t->unit == SIM_UNIT_MATRIX)
         occupy_matrix(v, t);
     else if (t->unit == SIM_UNIT_VALU || t->unit == SIM_UNIT_TRANS)
-        v->simd->lanes_free =
-            v->tick + sim_ticks(t->unit == SIM_UNIT_TRANS ? time->trans_cycles : time->valu_cycles);
+        occupy_lanes(v, t);
+    if (w->results)
+        note_result(v, w, facts->inst);
     if (is_memory && t->stream < SIM_NUM_STREAMS)
-        sim_note(w, t->stream, sim_time_vector(v->unit, facts, v->tick));
+        sim_note(w, t->stream, sim_time_vector(v->compute_unit, facts, v->tick));
     if (t->unit == SIM_UNIT_LDS || (is_flat && facts->num_lds))
         sim_note(w, SIM_STREAM_LDS, sim_time_lds_access(v->unit, v->index, facts, v->tick));
     if (t->unit == SIM_UNIT_SMEM)
-        sim_note(w, SIM_STREAM_SMEM, sim_time_scalar(v->unit, facts, v->tick));
+        sim_note(w, SIM_STREAM_SMEM, sim_time_scalar(v->compute_unit, facts, v->tick));
 }
 
 /** Says when the wave's next instruction may issue. One that no unit executes takes no time, so
@@ -163,8 +209,8 @@ static void go_on(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
     const bool is_free = t->unit == SIM_UNIT_NONE && !(t->is & SIM_IS_NOP);
     uint64_t cycles = is_free ? 0 : time->issue_cycles;
     w->reason = SIM_SPENT_WAIT_WAVE;
-    if (t->is & SIM_IS_NOP && t->wait_states)
-        cycles *= t->wait_states;
+    if (t->is & SIM_IS_NOP)
+        cycles *= (inst->imm & 15) + 1;
     else if (t->is & SIM_SLEEPS)
         cycles = (uint64_t)(inst->imm & 127) * time->sleep_cycles;
     else if (t->unit == SIM_UNIT_BRANCH && w->wave->pc != inst->pc + inst->bytes) {
@@ -285,6 +331,8 @@ static bool try_wave(visit *v, sim_timed_wave *w) {
     w->reason = SIM_SPENT_WAIT_FETCH;
     if (w->ready > v->tick)
         return put_off(v, w, w->ready, w->reason);
+    if (w->results && needs_result(v, w, inst))
+        return put_off(v, w, w->ready, w->reason);
     sim_spent reason = SIM_SPENT_WAIT_WAVE;
     const category c = category_of(&inst->traits);
     if (c != NO_CATEGORY && v->used >> c & 1)
@@ -313,11 +361,12 @@ static void count_time(sim_machine *m, sim_simd *s, uint64_t tick) {
     s->counted = tick;
 }
 
-void sim_visit(sim_machine *m, sim_compute_unit *unit, uint32_t index, uint64_t tick) {
+void sim_visit(sim_machine *m, sim_group_unit *unit, uint32_t index, uint64_t tick) {
     sim_simd *s = &unit->simds[index];
     uint8_t places[SIM_MAX_WAVES];
     visit v = {.m = m,
                .unit = unit,
+               .compute_unit = sim_compute_unit_of(m, unit, index),
                .simd = s,
                .index = index,
                .tick = tick,

@@ -55,7 +55,7 @@ static uint64_t align(const sim_machine *m, uint32_t simd, uint64_t tick) {
     return (past + period - 1) / period * period + offset;
 }
 
-void sim_wake(sim_machine *m, sim_compute_unit *unit, uint32_t simd, uint64_t tick) {
+void sim_wake(sim_machine *m, sim_group_unit *unit, uint32_t simd, uint64_t tick) {
     sim_simd *s = &unit->simds[simd];
     tick = align(m, simd, tick);
     if (tick >= s->next)
@@ -65,31 +65,58 @@ void sim_wake(sim_machine *m, sim_compute_unit *unit, uint32_t simd, uint64_t ti
     m->is_out_of_memory |= !push(m, (sim_event){tick, number * SIM_MAX_SIMDS + simd});
 }
 
-sim_compute_unit *sim_unit_of(sim_machine *m, const sim_event *event) {
+sim_group_unit *sim_unit_of(sim_machine *m, const sim_event *event) {
     const uint32_t number = event->simd / SIM_MAX_SIMDS;
     return &m->xcds[number / m->units_per_xcd].units[number % m->units_per_xcd];
 }
 
 // ---- making and destroying
 
-static bool init_unit(sim_machine *m, sim_xcd *xcd, uint32_t index) {
+static bool init_compute_unit(const sim_machine *m, sim_compute_unit *unit) {
     const sim_timing *t = m->timing;
-    sim_compute_unit *unit = &xcd->units[index];
-    unit->xcd = xcd;
-    unit->index = index;
     unit->misses = calloc(t->l1_misses, sizeof *unit->misses);
-    for (uint32_t i = 0; i < SIM_MAX_SIMDS; i++) {
-        unit->simds[i].next = SIM_NEVER;
-        unit->simds[i].waits = SIM_SPENT_IDLE;
-        unit->simds[i].waits_at = m->num_insts;
-    }
     return unit->misses && sim_tags_init(&unit->l1, t->l1_bytes, SIM_LINE, t->l1_ways);
 }
 
-enum { SCALAR_WAYS = 8, CODE_BYTES = 65536 };
+static bool init_simd(const sim_machine *m, sim_simd *simd) {
+    const sim_timing *t = m->timing;
+    const bool has_results =
+        t->valu_result_cycles || t->trans_result_cycles || t->scalar_result_cycles;
+    simd->next = SIM_NEVER;
+    simd->waits = SIM_SPENT_IDLE;
+    simd->waits_at = m->num_insts;
+    simd->results = has_results ? calloc(SIM_MAX_WAVES, sizeof *simd->results) : nullptr;
+    return simd->results || !has_results;
+}
+
+static bool init_unit(sim_machine *m, sim_xcd *xcd, uint32_t index) {
+    sim_group_unit *unit = &xcd->units[index];
+    bool ok = true;
+    unit->xcd = xcd;
+    unit->index = index;
+    for (uint32_t i = 0; ok && i < m->joint_units; i++) {
+        unit->compute_units[i].xcd = xcd;
+        unit->compute_units[i].index = index * m->joint_units + i;
+        ok = init_compute_unit(m, &unit->compute_units[i]);
+    }
+    for (uint32_t i = 0; ok && i < m->simds; i++)
+        ok = init_simd(m, &unit->simds[i]);
+    return ok;
+}
+
+enum { SCALAR_WAYS = 8 };
+
+/** Returns how many groups of `shared` the compute units of an XCD make. */
+static uint32_t groups_of(const sim_machine *m, uint32_t shared) {
+    return (m->chip->compute_units / m->chip->num_xccs + shared - 1) / shared;
+}
 
 static uint32_t scalars_of(const sim_machine *m) {
-    return (m->units_per_xcd + m->timing->scalar_units - 1) / m->timing->scalar_units;
+    return groups_of(m, m->timing->scalar_units);
+}
+
+static uint32_t mids_of(const sim_machine *m) {
+    return m->timing->mid_bytes ? groups_of(m, m->timing->mid_units) : 0;
 }
 
 /** Makes the instruction caches of a device that has none yet. */
@@ -99,7 +126,7 @@ static bool init_code(sim_machine *m, sim_clock *clock) {
         return false;
     for (; clock->num_code < count; clock->num_code++) {
         sim_tags *code = &clock->code[clock->num_code];
-        if (!sim_tags_init(code, CODE_BYTES, m->timing->fetch_bytes, SCALAR_WAYS))
+        if (!sim_tags_init(code, m->timing->fetch_cache_bytes, m->timing->fetch_bytes, SCALAR_WAYS))
             return false;
     }
     for (uint32_t i = 0; i < count; i++)
@@ -111,6 +138,16 @@ static bool init_scalar(sim_machine *m, sim_scalar_unit *scalar, sim_tags *code)
     const sim_timing *t = m->timing;
     scalar->code = code;
     return sim_tags_init(&scalar->data, t->scalar_cache_bytes, t->scalar_line_bytes, SCALAR_WAYS);
+}
+
+static bool init_mids(const sim_machine *m, sim_xcd *xcd) {
+    const sim_timing *t = m->timing;
+    const uint32_t count = mids_of(m);
+    xcd->mids = count ? calloc(count, sizeof *xcd->mids) : nullptr;
+    bool ok = xcd->mids || !count;
+    for (uint32_t i = 0; ok && i < count; i++)
+        ok = sim_tags_init(&xcd->mids[i].tags, t->mid_bytes, SIM_LINE, t->mid_ways);
+    return ok;
 }
 
 static bool init_xcd(sim_machine *m, sim_clock *clock, uint32_t index) {
@@ -125,7 +162,7 @@ static bool init_xcd(sim_machine *m, sim_clock *clock, uint32_t index) {
     xcd->scalars = calloc(scalars, sizeof *xcd->scalars);
     xcd->channel_free = calloc(t->l2_channels, sizeof *xcd->channel_free);
     bool ok = xcd->units && xcd->scalars && xcd->channel_free &&
-              sim_tags_init(&xcd->l2, m->chip->l2_bytes, SIM_LINE, t->l2_ways);
+              sim_tags_init(&xcd->l2, m->chip->l2_bytes, SIM_LINE, t->l2_ways) && init_mids(m, xcd);
     for (uint32_t i = 0; ok && i < m->units_per_xcd; i++)
         ok = init_unit(m, xcd, i);
     for (uint32_t i = 0; ok && i < scalars; i++)
@@ -157,7 +194,10 @@ sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock) {
     m->chip = d->chip;
     m->timing = d->chip->timing;
     m->base = clock->ticks;
-    m->units_per_xcd = m->chip->compute_units / m->chip->num_xccs;
+    m->joint_units = sim_joint_units(d);
+    m->simds = m->chip->simds * m->joint_units;
+    m->wave_parts = sim_wave_size(d) / m->chip->wave_size;
+    m->units_per_xcd = m->chip->compute_units / m->chip->num_xccs / m->joint_units;
     m->num_insts = d->text->size / 4;
     m->insts = calloc(m->num_insts + 1, sizeof *m->insts); // the last for none
     m->sample = sim_sample_of(d);
@@ -176,11 +216,21 @@ sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock) {
     return m;
 }
 
-static void deinit_xcd(sim_machine *m, sim_xcd *xcd) {
-    for (uint32_t i = 0; xcd->units && i < m->units_per_xcd; i++) {
-        free(xcd->units[i].misses);
-        sim_tags_deinit(&xcd->units[i].l1);
+static void deinit_unit(sim_group_unit *unit) {
+    for (uint32_t i = 0; i < SIM_MAX_JOINT; i++) {
+        free(unit->compute_units[i].misses);
+        sim_tags_deinit(&unit->compute_units[i].l1);
     }
+    for (uint32_t i = 0; i < SIM_MAX_SIMDS; i++)
+        free(unit->simds[i].results);
+}
+
+static void deinit_xcd(sim_machine *m, sim_xcd *xcd) {
+    for (uint32_t i = 0; xcd->units && i < m->units_per_xcd; i++)
+        deinit_unit(&xcd->units[i]);
+    for (uint32_t i = 0; xcd->mids && i < mids_of(m); i++)
+        sim_tags_deinit(&xcd->mids[i].tags);
+    free(xcd->mids);
     for (uint32_t i = 0; xcd->scalars && i < scalars_of(m); i++)
         sim_tags_deinit(&xcd->scalars[i].data);
     sim_tags_deinit(&xcd->l2);

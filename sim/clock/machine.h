@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chip while the clock runs a launch on it: XCDs, compute units, SIMDs, the waves that are
-// resident, and when each shared part is free again.
+// A chip while the clock runs a launch on it: XCDs, units, SIMDs, the waves that are resident, and
+// when each shared part is free again. A unit holds workgroups: it is a compute unit, or several
+// that hold them together.
 //
 // Time is counted in ticks, of which a cycle of the shader clock has SIM_TICKS: the rates of memory
 // are no whole cycles. Every event is handled in the order of its time, so that a part of the chip
@@ -15,13 +16,18 @@
 #include "sample.h"
 
 constexpr uint32_t SIM_TICKS = 16;
-enum { SIM_MAX_SIMDS = 4, SIM_MAX_WAVES = 16 };
+enum { SIM_MAX_SIMDS = 4, SIM_MAX_JOINT = 2, SIM_MAX_WAVES = 16 }; // of a unit
 constexpr uint64_t SIM_NEVER = UINT64_MAX;
 
 typedef struct sim_machine sim_machine;
 typedef struct sim_resident sim_resident;
 
 enum { SIM_RING = 64 }; // vmcnt's range
+
+/** When the registers of a wave have the results of its vector and scalar instructions. */
+typedef struct sim_results {
+    uint64_t vector[512], scalar[128], scc;
+} sim_results;
 
 /** A wave that is resident. */
 typedef struct sim_timed_wave {
@@ -37,11 +43,12 @@ typedef struct sim_timed_wave {
     uint32_t issued[SIM_NUM_STREAMS];
     uint64_t done[SIM_NUM_STREAMS][SIM_RING]; // when each of the last operations is complete
     uint64_t last[SIM_NUM_STREAMS];           // when all of them are
+    sim_results *results;                     // null: nothing waits for results
 } sim_timed_wave;
 
 typedef struct sim_simd {
     uint64_t next; // tick of its next visit; SIM_NEVER: none of its waves can go on alone
-    uint64_t lanes_free, matrix_free;
+    uint64_t lanes_free, trans_free, matrix_free;
     uint64_t counted;  // up to this tick, `spent` knows where time went
     sim_spent waits;   // where it goes from there on
     uint64_t waits_at; // the instruction that this is for: an index of sim_machine.insts
@@ -49,21 +56,35 @@ typedef struct sim_simd {
     sim_timed_wave waves[SIM_MAX_WAVES];
     uint8_t order[SIM_MAX_WAVES]; // places of the waves, oldest first
     uint32_t num_waves;
+    sim_results *results; // of each place; null: none
 } sim_simd;
 
+/** The memory of a compute unit. */
 typedef struct sim_compute_unit {
     struct sim_xcd *xcd;
-    sim_simd simds[SIM_MAX_SIMDS];
+    uint32_t index;        // in the XCD
     uint64_t port_free;    // of the vector cache
-    uint64_t l2_port_free; // between it and the second level
+    uint64_t l2_port_free; // between it and what is behind
     uint64_t lds_free;     // the banks
-    uint64_t lds_pair_free[SIM_MAX_SIMDS / 2];
-    uint64_t *misses; // when each of the last l1_misses lines arrives
+    uint64_t *misses;      // when each of the last l1_misses lines arrives
     uint32_t next_miss;
     sim_tags l1;
+} sim_compute_unit;
+
+typedef struct sim_group_unit {
+    struct sim_xcd *xcd;
+    sim_simd simds[SIM_MAX_SIMDS];
+    sim_compute_unit compute_units[SIM_MAX_JOINT]; // which have their shares of the SIMDs, in order
+    uint64_t lds_pair_free[SIM_MAX_SIMDS / 2];
     uint32_t num_residents;
     uint32_t index;
-} sim_compute_unit;
+} sim_group_unit;
+
+/** A cache that some compute units share, in front of the second level. */
+typedef struct sim_mid {
+    sim_tags tags;
+    uint64_t free_from;
+} sim_mid;
 
 /** What some compute units share: the scalar cache and the instruction cache. */
 typedef struct sim_scalar_unit {
@@ -72,8 +93,9 @@ typedef struct sim_scalar_unit {
 
 typedef struct sim_xcd {
     sim_machine *machine;
-    sim_compute_unit *units;
+    sim_group_unit *units;
     sim_scalar_unit *scalars;
+    sim_mid *mids;          // null: none
     uint64_t *channel_free; // of the second level
     uint64_t fabric_free;   // in ticks times fabric_bytes
     uint64_t dispatch_free;
@@ -89,7 +111,7 @@ struct sim_resident {
     sim_resident *made; // of all
     sim_worker worker;
     sim_workgroup group;
-    sim_compute_unit *unit;
+    sim_group_unit *unit;
     struct sim_seat {
         uint8_t simd, place;
     } *places;         // of its waves
@@ -107,7 +129,9 @@ struct sim_machine {
     const sim_timing *timing;
     sim_xcd *xcds;
     uint32_t num_xcds, units_per_xcd; // XCDs that run in detail
-    uint32_t occupancy;               // workgroups of a compute unit
+    uint32_t joint_units, simds;      // of a unit: compute units, SIMDs
+    uint32_t wave_parts;              // waves of the chip's size that make one of this kernel's
+    uint32_t occupancy;               // workgroups of a unit
     uint32_t waves_per_group;
     uint64_t hbm_ticks; // of a line on a channel
     uint64_t *hbm_free;
@@ -160,21 +184,35 @@ uint64_t sim_time_scalar(sim_compute_unit *unit, const sim_facts *facts, uint64_
 uint64_t sim_time_fetch(sim_compute_unit *unit, uint64_t address, uint64_t at);
 /** Ends a launch: returns the tick at which all that was stored is in memory. */
 uint64_t sim_time_flush(sim_machine *m, uint64_t at);
+/** Empties the memory-side cache if the workgroups that a sample left out would have filled it with
+ *  lines of their own. */
+void sim_forget_lines(const sim_machine *m);
 
 // ---- lds.c
-uint64_t sim_time_lds_access(sim_compute_unit *unit, uint32_t simd, const sim_facts *facts,
+uint64_t sim_time_lds_access(sim_group_unit *unit, uint32_t simd, const sim_facts *facts,
                              uint64_t at);
-uint64_t sim_lds_open(const sim_compute_unit *unit, uint32_t simd);
+uint64_t sim_lds_open(const sim_group_unit *unit, uint32_t simd);
+
+// ---- results.c
+/** Returns from which tick on the registers that the instruction needs have their values. */
+uint64_t sim_results_ready(const sim_results *results, const sim_inst *inst);
+/** Says that what the instruction writes is there from a tick on. */
+void sim_results_note(sim_results *results, const sim_inst *inst, uint64_t tick);
 
 // ---- machine.c
 /** Makes a machine for a dispatch. Returns null if memory runs out. */
 sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock);
 void sim_machine_destroy(sim_machine *m);
 /** Makes a SIMD's next visit no later than a tick. */
-void sim_wake(sim_machine *m, sim_compute_unit *unit, uint32_t simd, uint64_t tick);
+void sim_wake(sim_machine *m, sim_group_unit *unit, uint32_t simd, uint64_t tick);
+/** Returns the compute unit that a SIMD belongs to. */
+static inline sim_compute_unit *sim_compute_unit_of(const sim_machine *m, sim_group_unit *unit,
+                                                    uint32_t simd) {
+    return &unit->compute_units[simd * m->joint_units / m->simds];
+}
 /** Takes the earliest event. Returns false if there is none. */
 bool sim_next_event(sim_machine *m, sim_event *out);
-sim_compute_unit *sim_unit_of(sim_machine *m, const sim_event *event);
+sim_group_unit *sim_unit_of(sim_machine *m, const sim_event *event);
 
 // ---- place.c
 /** Starts workgroups of an XCD where there is room, at a tick. */
@@ -184,6 +222,6 @@ void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick)
 
 // ---- issue.c
 /** Handles a SIMD's visit. */
-void sim_visit(sim_machine *m, sim_compute_unit *unit, uint32_t simd, uint64_t tick);
+void sim_visit(sim_machine *m, sim_group_unit *unit, uint32_t simd, uint64_t tick);
 
 #endif

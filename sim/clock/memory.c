@@ -119,6 +119,24 @@ static uint64_t atomic_l2(sim_xcd *xcd, uint64_t line, uint32_t words, uint64_t 
     return done;
 }
 
+// ---- between the second level and the caches of compute units
+
+/** Reads a line from the cache in front of the second level, if there is one, or from that. */
+static uint64_t read_shared(const sim_compute_unit *unit, uint64_t line, bool is_past,
+                            uint64_t at) {
+    const sim_timing *t = unit->xcd->machine->timing;
+    if (is_past || !unit->xcd->mids)
+        return read_l2(unit->xcd, line, at);
+    sim_mid *mid = &unit->xcd->mids[unit->index / t->mid_units];
+    const uint64_t begin = take(&mid->free_from, at, ticks_of_bytes(LINE, t->mid_read_bytes));
+    const sim_cached *held = sim_tags_find(&mid->tags, line);
+    if (held)
+        return sim_later(begin + sim_ticks(t->mid_hit_cycles), held->ready);
+    const uint64_t done = read_l2(unit->xcd, line, begin);
+    sim_tags_put(&mid->tags, sim_tags_replace(&mid->tags, line), line, done, false);
+    return done;
+}
+
 // ---- a unit's vector cache
 
 /** Reads a line through the vector cache, or past it. */
@@ -134,7 +152,7 @@ static uint64_t read_line(sim_compute_unit *unit, uint64_t line, bool is_past, u
     uint64_t *oldest = &unit->misses[unit->next_miss++ % t->l1_misses];
     const uint64_t begin =
         take(&unit->l2_port_free, sim_later(at, *oldest), ticks_of_bytes(LINE, t->l2_unit_bytes));
-    const uint64_t done = read_l2(unit->xcd, line, begin);
+    const uint64_t done = read_shared(unit, line, is_past, begin);
     *oldest = done;
     if (!is_past)
         sim_tags_put(&unit->l1, sim_tags_replace(&unit->l1, line), line, done, false);
@@ -210,11 +228,12 @@ uint64_t sim_time_vector(sim_compute_unit *unit, const sim_facts *facts, uint64_
 // ---- scalar memory and instructions
 
 /** Reads a line of the second level into a cache whose lines may be shorter. */
-static uint64_t fill(sim_xcd *xcd, sim_tags *tags, uint64_t address, uint32_t bytes, uint64_t at) {
+static uint64_t fill(const sim_compute_unit *unit, sim_tags *tags, uint64_t address, uint32_t bytes,
+                     uint64_t at) {
     const sim_cached *held = sim_tags_find(tags, address / bytes);
     if (held)
         return sim_later(at, held->ready);
-    const uint64_t done = read_l2(xcd, address / LINE, at);
+    const uint64_t done = read_shared(unit, address / LINE, false, at);
     sim_tags_put(tags, sim_tags_replace(tags, address / bytes), address / bytes, done, false);
     return done;
 }
@@ -229,8 +248,8 @@ uint64_t sim_time_scalar(sim_compute_unit *unit, const sim_facts *facts, uint64_
     const uint64_t end = facts->scalar_address + facts->scalar_bytes;
     for (uint64_t line = facts->scalar_address / t->scalar_line_bytes;
          facts->scalar_bytes && line * t->scalar_line_bytes < end; line++) {
-        const uint64_t arrived = fill(unit->xcd, &scalar_of(unit)->data,
-                                      line * t->scalar_line_bytes, t->scalar_line_bytes, at);
+        const uint64_t arrived = fill(unit, &scalar_of(unit)->data, line * t->scalar_line_bytes,
+                                      t->scalar_line_bytes, at);
         done = sim_later(done, arrived);
     }
     return done + sim_ticks(t->scalar_hit_cycles);
@@ -239,13 +258,22 @@ uint64_t sim_time_scalar(sim_compute_unit *unit, const sim_facts *facts, uint64_
 uint64_t sim_time_fetch(sim_compute_unit *unit, uint64_t address, uint64_t at) {
     const sim_timing *t = unit->xcd->machine->timing;
     sim_tags *code = scalar_of(unit)->code;
-    const uint64_t done = fill(unit->xcd, code, address, t->fetch_bytes, at);
+    const uint64_t done = fill(unit, code, address, t->fetch_bytes, at);
     for (uint32_t i = 1; done > at && i <= t->fetch_ahead; i++)
-        fill(unit->xcd, code, address + (uint64_t)i * t->fetch_bytes, t->fetch_bytes, at);
+        fill(unit, code, address + (uint64_t)i * t->fetch_bytes, t->fetch_bytes, at);
     return done;
 }
 
 // ---- the end
+
+void sim_forget_lines(const sim_machine *m) {
+    const bool all_xcds = m->num_xcds == m->chip->num_xccs;
+    if (!m->mall || !all_xcds || !m->groups_run || m->sample.run == m->sample.groups)
+        return;
+    const uint64_t brought = m->traffic.hbm_lines * m->sample.groups / m->groups_run;
+    if (brought > (uint64_t)m->mall->sets * m->mall->ways)
+        sim_tags_clear(m->mall);
+}
 
 uint64_t sim_time_flush(sim_machine *m, uint64_t at) {
     uint64_t last = at;

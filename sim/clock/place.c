@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which workgroup runs where: workgroups go to XCDs in turn; an XCD starts the next one on the
-// compute unit that has the fewest, and a unit gives each wave to the SIMD that has the fewest.
+// unit that has the fewest, and a unit gives each wave to the SIMD that has the fewest.
 #include "machine.h"
 #include "timeline.h"
 
 #include <stdlib.h>
 
-static sim_compute_unit *find_unit(sim_xcd *xcd) {
+static sim_group_unit *find_unit(sim_xcd *xcd) {
     sim_machine *m = xcd->machine;
-    sim_compute_unit *best = nullptr;
+    sim_group_unit *best = nullptr;
     for (uint32_t i = 0; i < m->units_per_xcd; i++) {
-        sim_compute_unit *unit = &xcd->units[(xcd->next_unit + i) % m->units_per_xcd];
+        sim_group_unit *unit = &xcd->units[(xcd->next_unit + i) % m->units_per_xcd];
         if (unit->num_residents < m->occupancy &&
             (!best || unit->num_residents < best->num_residents))
             best = unit;
@@ -43,8 +43,8 @@ static sim_resident *take_resident(sim_machine *m) {
 
 /** Gives a wave a place on the SIMD that has the fewest waves. */
 static void seat(sim_machine *m, sim_resident *r, uint32_t index, uint64_t ready) {
-    uint32_t simd = index % m->chip->simds;
-    for (uint32_t i = 0; i < m->chip->simds; i++)
+    uint32_t simd = index % m->simds;
+    for (uint32_t i = 0; i < m->simds; i++)
         if (r->unit->simds[i].num_waves < r->unit->simds[simd].num_waves)
             simd = i;
     sim_simd *s = &r->unit->simds[simd];
@@ -56,7 +56,10 @@ static void seat(sim_machine *m, sim_resident *r, uint32_t index, uint64_t ready
                                        .began = ready,
                                        .ready = ready,
                                        .fetched = SIM_NEVER,
+                                       .results = s->results ? &s->results[place] : nullptr,
                                        .reason = SIM_SPENT_IDLE};
+    if (s->results)
+        s->results[place] = (sim_results){};
     if (m->timeline)
         sim_timeline_enter(m->timeline, r->unit, simd, &s->waves[place]);
     s->order[s->num_waves++] = place;
@@ -64,7 +67,7 @@ static void seat(sim_machine *m, sim_resident *r, uint32_t index, uint64_t ready
     sim_wake(m, r->unit, simd, ready);
 }
 
-static bool start(sim_xcd *xcd, sim_compute_unit *unit, uint64_t tick) {
+static bool start(sim_xcd *xcd, sim_group_unit *unit, uint64_t tick) {
     sim_machine *m = xcd->machine;
     sim_resident *r = take_resident(m);
     if (!r || !sim_group_reserve(m->dispatch, &r->worker))
@@ -82,7 +85,7 @@ static bool start(sim_xcd *xcd, sim_compute_unit *unit, uint64_t tick) {
 }
 
 void sim_start_groups(sim_xcd *xcd, uint64_t tick) {
-    sim_compute_unit *unit;
+    sim_group_unit *unit;
     while (xcd->next_group < xcd->num_groups && (unit = find_unit(xcd)))
         if (!start(xcd, unit, tick))
             return;

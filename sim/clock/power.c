@@ -82,7 +82,7 @@ sim_clock_result sim_clock_result_of(sim_machine *m, uint64_t end) {
     m->insts = nullptr;
     for (uint32_t x = 0; x < m->num_xcds; x++)
         for (uint32_t u = 0; u < m->units_per_xcd; u++)
-            for (uint32_t s = 0; s < m->chip->simds; s++)
+            for (uint32_t s = 0; s < m->simds; s++)
                 add_spent(&out, &m->xcds[x].units[u].simds[s], end);
     return out;
 }

@@ -4,6 +4,7 @@
 #include "tags.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool sim_tags_init(sim_tags *tags, uint64_t bytes, uint32_t line_bytes, uint32_t ways) {
     const uint64_t lines = bytes / line_bytes, sets = lines / ways ? lines / ways : 1;
@@ -49,6 +50,10 @@ sim_cached *sim_tags_replace(sim_tags *tags, uint64_t number) {
 void sim_tags_put(sim_tags *tags, sim_cached *place, uint64_t number, uint64_t ready,
                   bool is_dirty) {
     *place = (sim_cached){number + 1, ready, ++tags->uses, is_dirty};
+}
+
+void sim_tags_clear(sim_tags *tags) {
+    memset(tags->lines, 0, (size_t)tags->sets * tags->ways * sizeof *tags->lines);
 }
 
 uint64_t sim_tags_dirty(const sim_tags *tags) {

@@ -32,6 +32,8 @@ sim_cached *sim_tags_replace(sim_tags *tags, uint64_t number);
 /** Puts a line into its place. */
 void sim_tags_put(sim_tags *tags, sim_cached *place, uint64_t number, uint64_t ready,
                   bool is_dirty);
+/** Forgets all lines. */
+void sim_tags_clear(sim_tags *tags);
 /** Returns how many lines are dirty. */
 uint64_t sim_tags_dirty(const sim_tags *tags);
 

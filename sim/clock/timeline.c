@@ -44,7 +44,7 @@ static bool reserve(sim_timeline *t) {
     return true;
 }
 
-void sim_timeline_enter(sim_timeline *t, const sim_compute_unit *unit, uint32_t simd,
+void sim_timeline_enter(sim_timeline *t, const sim_group_unit *unit, uint32_t simd,
                         sim_timed_wave *w) {
     const sim_workgroup *group = w->wave->group;
     t->resident++;

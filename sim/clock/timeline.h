@@ -59,7 +59,7 @@ typedef struct sim_timeline {
 sim_timeline *sim_timeline_create(size_t most_waves);
 void sim_timeline_destroy(sim_timeline *t);
 /** A wave takes a place of a SIMD. */
-void sim_timeline_enter(sim_timeline *t, const sim_compute_unit *unit, uint32_t simd,
+void sim_timeline_enter(sim_timeline *t, const sim_group_unit *unit, uint32_t simd,
                         sim_timed_wave *w);
 /** A wave waits, or with SIM_NUM_SPENT as the kind has issued, from a tick on. */
 void sim_timeline_turn(sim_timeline *t, const sim_timed_wave *w, sim_spent kind, uint64_t tick);

@@ -14,8 +14,9 @@ enum { TEST_BUFFER_BYTES = 65536 };
 typedef struct test_launch {
     const char *arch, *name;
     uint32_t groups, threads, lds_bytes, scratch_bytes, device, check;
-    bool wave64; // on RDNA
-    bool fails;  // it must end with a fault, else without
+    bool wave64;   // on RDNA
+    bool is_joint; // on RDNA: the workgroup is on two compute units
+    bool fails;    // it must end with a fault, else without
     struct sim_clock *clock;
     sim_clock_mode clock_mode;
     sim_clock_result *timed; // written if there is a clock
@@ -31,11 +32,11 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
     const sim_region *buffer = sim_memory_alloc(memory, TEST_BUFFER_BYTES, SIM_REGION_DEVICE, 0);
     uint64_t address = buffer->base;
     memcpy(kernarg->host, &address, 8);
-    enum { KERNARG = 8, TWO_USERS = 2 << 1, GROUP_ID = 1 << 7 };
+    enum { KERNARG = 8, TWO_USERS = 2 << 1, GROUP_ID = 1 << 7, WGP_MODE = 1 << 29 };
     const sim_chip *chip = sim_chip_by_name(launch->arch);
     sim_kernel kernel = {.name = (char *)(uintptr_t)(launch->name ? launch->name : "program"),
                          .entry = 0x10000,
-                         .rsrc1 = 63,
+                         .rsrc1 = 63u | (launch->is_joint ? WGP_MODE : 0),
                          .rsrc2 = TWO_USERS | GROUP_ID,
                          .rsrc3 = 15,
                          .scratch_bytes = launch->scratch_bytes,

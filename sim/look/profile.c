@@ -87,7 +87,7 @@ static void write_occupancy(FILE *out, const record *r) {
 static void write_chip(FILE *out, const sim_chip *chip) {
     const sim_timing *t = chip->timing;
     const uint64_t mhz = chip->clock_khz / 1000, units = chip->compute_units;
-    const uint64_t lanes = units * chip->simds * SIM_LANES / t->valu_cycles;
+    const uint64_t lanes = units * chip->simds * chip->wave_size / t->valu_cycles;
     fprintf(out,
             "     \"chip\": {\"compute_units\": %llu, \"simds\": %u, \"mhz\": %llu, "
             "\"lane_mops_per_s\": %llu,\n      \"mb_per_s\": {\"lds\": %llu, \"l1\": %llu, "
