@@ -350,8 +350,8 @@ static qn_status check_clock(const qn_device_info *info) {
     return cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure%s",
                     info->spec,
                     !info->is_modelled ? ""
-                    : strncmp(info->arch, "gfx9", 4) != 0
-                        ? ": time is modelled of sim:gfx90a, sim:gfx942 and sim:gfx950 alone"
+                    : strncmp(info->arch, "gfx9", 4) && strcmp(info->arch, "gfx1151")
+                        ? ": time is modelled of gfx90a, gfx942, gfx950 and gfx1151 alone"
                         : ": QUERN_SIM has clock=off");
 }
 

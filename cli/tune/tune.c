@@ -320,7 +320,7 @@ static qn_status open_device(job *j) {
     if (!info->has_clock && !o.is_dry)
         return cli_fail(QN_E_UNSUPPORTED,
                         "device %s has no clock, so there is nothing to measure: time is modelled "
-                        "of sim:gfx90a, sim:gfx942 and sim:gfx950 alone",
+                        "of gfx90a, gfx942, gfx950 and gfx1151 alone",
                         info->spec);
     return QN_OK;
 }

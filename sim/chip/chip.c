@@ -39,7 +39,7 @@ static const sim_chip chips[] = {
      .memory_bytes = UINT64_C(96) << 30, .memory_clock_khz = 1000000, .memory_bus_bits = 256,
      .l2_bytes = 2 << 20, .num_xccs = 1, .pci_chip = 0x1586,
      .simds = 2, .joint_units = 2, .vgprs = 1536, .vgpr_granule = 24, .lds_granule = 512, .lds_banks = 32, .max_groups = 32,
-     .line_bytes = 128},
+     .line_bytes = 128, .timing = &sim_gfx1151_timing},
     {.arch = SIM_GFX1201, .name = "gfx1201", .gcn_name = "gfx1201",
      .marketing = "AMD Radeon RX 9070 XT (simulated)", .elf_mach = 0x4e, .generic_mach = 0x59, .gfx_major = 12, .gfx_minor = 0,
      .compute_units = 64, .wave_size = 32, .lds_bytes = 65536, .max_waves_per_simd = 16, .clock_khz = 2970000,

@@ -229,3 +229,80 @@ const sim_timing sim_gfx950_timing = {
     .l2_byte_fj = 0,
     .hbm_byte_fj = 30000,
 };
+
+// RDNA 3.5. Sources beside those above: ROCm Compute Profiler's metrics of gfx1151 (RCP 1151), LLVM's
+// model of gfx11 and gfx12 (LLVM), Chips and Cheese on Strix Halo (CCS) and on RDNA 3's latencies
+// (CCR). Of this chip's latencies up to the second level nothing that could be had is published.
+const sim_timing sim_gfx1151_timing = {
+    .issue_cycles = 1,          // "RDNA3" ISA, H; one instruction of each category: L
+    .valu_cycles = 1,           // "RDNA3" ISA, H: 32 lanes
+    .trans_cycles = 4,          // LLVM: a quarter of the rate, M
+    .trans_shadow_cycles = 1,   // LLVM: a unit of its own, M
+    .valu_result_cycles = 5,    // LLVM, M
+    .trans_result_cycles = 10,  // LLVM, M
+    .scalar_result_cycles = 2,  // LLVM, M
+    .pass_cycles = 4,           // MIC, H; measured on this chip: 32 cycles of a chain of WMMAs
+    .matrix_shadow_cycles = 64, // L: vector instructions do not run beside matrix instructions
+    .branch_cycles = 16,        // L: as on CDNA; 32 in LLVM
+    .barrier_cycles = 28,       // L: as on CDNA
+    .sleep_cycles = 64,         // "RDNA3" ISA, H
+    .fetch_cache_bytes = 32768, // ROCm's table of GPUs, H
+    .fetch_bytes = 128,         // L
+    .fetch_ahead = 1,           // L
+    .scalar_units = 2,          // ROCm's table of GPUs, H
+
+    .scalar_cache_bytes = 16384, // ROCm's table of GPUs, H
+    .scalar_line_bytes = 64,     // RCP 1151: 64 bytes a cycle, L
+    .scalar_hit_cycles = 44,     // L: 15 ns
+
+    .lds_cycles = 64,       // L
+    .lds_pair_bytes = 128,  // HIP's guide: 64 banks of two compute units, H
+    .lds_store_cycles = 0,  // L
+    .lds_queue_cycles = 64, // L
+
+    .address_cycles = 1,    // L
+    .l1_bytes = 32768,      // ROCm's table of GPUs, H
+    .l1_ways = 16,          // L
+    .l1_hit_cycles = 90,    // L
+    .l1_port_bytes = 64,    // measured on an RX 7600 (RRZE's gpu-benches), M; 128 in RCP 1151
+    .l1_misses = 256,       // L
+    .l1_queue_cycles = 256, // L
+    .mid_bytes = 262144,    // CCS, M
+    .mid_ways = 16,         // L
+    .mid_units = 10,        // rocminfo: four arrays, H; CCS: two, RCP 1151: 8 compute units
+    .mid_hit_cycles = 150,  // L
+    .mid_read_bytes = 128,  // RCP 1151, H
+    .l2_channels = 16,      // L
+    .l2_ways = 16,          // L
+    .l2_hit_cycles = 250,   // L
+    .l2_read_bytes = 64,    // L; 128 in RCP 1151
+    .l2_write_bytes = 64,   // L
+    .l2_unit_bytes = 64,    // L
+    .atomic_cycles = 300,   // L
+    .atomic_lane_cycles = 1,
+
+    .fabric_bytes = 353,   // L: 1024 bytes a ns, of 16 channels of 32 bytes at 2 GHz
+    .mall_mib = 32,        // H
+    .mall_ns = 160,        // L: CCR has 150 for an RX 7900 XTX, CCS a little more here
+    .hbm_channels = 16,    // L: of 16 bits
+    .hbm_ns = 320,         // L
+    .hbm_mb_per_s = 13800, // 221 GB/s of 256 (lhl/strix-halo-testing), M; others 202 to 236
+
+    .group_cycles = 4, // L
+    .wave_cycles = 32, // L
+    .launch_ns = 2000, // L: as on CDNA
+
+    // L: nothing says what its work draws. These energies never come to the limit.
+    .limit_w = 120, // H: of all of the chip
+    .static_w = 30,
+    .reference_mhz = 2900,
+    .energy_exponent = 105,
+    .flop_f16_fj = 900,
+    .flop_bf16_fj = 900,
+    .flop_f8_fj = 900,
+    .flop_f32_fj = 3000,
+    .valu_pj = 30,
+    .lds_byte_fj = 0,
+    .l2_byte_fj = 0,
+    .hbm_byte_fj = 40000,
+};

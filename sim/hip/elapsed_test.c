@@ -108,7 +108,7 @@ static void run_pause(void) {
 }
 
 static void run_refusal(void) {
-    work w = make_work(load("gfx1151.O3"));
+    work w = make_work(load("gfx1201.O3"));
     printf("%d 0 0", start_work(&w, nullptr));
 }
 
@@ -267,7 +267,8 @@ static void test_told(void **) {
     assert_int_equal(o.numbers[0], run("launches", "clock=on").numbers[0]);
     assert_int_equal(o.numbers[1], 0);
     assert_int_equal(o.numbers[2], 1 + 2); // there is no second device
-    assert_int_equal(run("told", "arch=gfx942,gfx1151;clock=on").numbers[2], 1 + 2);
+    assert_int_equal(run("told", "arch=gfx942,gfx1151;clock=on").numbers[2], 1 + 2 + 4);
+    assert_int_equal(run("told", "arch=gfx942,gfx11-generic;clock=on").numbers[2], 1 + 2);
     assert_int_equal(run("told", "clock=off").numbers[2], 0);
 }
 
@@ -279,10 +280,10 @@ static void test_pause(void **) {
 }
 
 static void test_refusal(void **) {
-    const output o = run("refusal", "arch=gfx1151;clock=on");
+    const output o = run("refusal", "arch=gfx1201;clock=on");
     assert_int_equal(o.numbers[0], hipErrorNotSupported);
-    assert_non_null(strstr(o.errors, "no time is modelled for gfx1151; accepted: gfx90a, gfx942"));
-    assert_int_equal(run("refusal", "arch=gfx1151").numbers[0], hipSuccess);
+    assert_non_null(strstr(o.errors, "no time is modelled for gfx1201; accepted: gfx90a, gfx942"));
+    assert_int_equal(run("refusal", "arch=gfx1201").numbers[0], hipSuccess);
 }
 
 /** Tests that a child that is forked while a launch runs models its own launches. */
