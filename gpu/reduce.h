@@ -11,6 +11,21 @@
 
 enum { QD_ROW = 16, QD_MAX_ROWS = 1024 / QD_ROW }; // lanes of a row; rows of the largest workgroup
 
+/** Returns the x of lane `from` of this lane's four, a constant: 0 to 3. The whole wave takes
+ *  part. */
+QD_INLINE uint32_t qd_lane_of_four(uint32_t x, uint32_t from) {
+#if defined(__NVPTX__)
+    return (uint32_t)__nvvm_shfl_sync_idx_i32(0xFFFFFFFF, (int)x, (int)from, 0x1C1F);
+#else
+#define QD_DPP(control) (uint32_t)__builtin_amdgcn_update_dpp(0, (int)x, control, 0xF, 0xF, false)
+    return from == 0   ? QD_DPP(0x00) // quad_perm:[0,0,0,0]
+           : from == 1 ? QD_DPP(0x55)
+           : from == 2 ? QD_DPP(0xAA)
+                       : QD_DPP(0xFF);
+#undef QD_DPP
+#endif
+}
+
 QD_INLINE float qd_row_sum(float v) {
     v += qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 8));
     v += qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 4));

@@ -41,23 +41,9 @@ extern const qni_op qni_op_quantize, qni_op_dequantize;
 
 /** Returns whether a lane's 8 elements can be loaded and stored at once. */
 bool qni_quantize_has_runs(const qni_quantize_problem *p);
-/** Returns the log2 of the teams that lie side by side: as many as a row has blocks, at most all of
- *  a workgroup. */
-uint32_t qni_quantize_teams_log2(const qni_quantize_problem *p);
-/** Fills the grid of a launch whose workgroups take tile_rows x tile_cols elements, and returns the
- *  number of workgroups. A grid larger than a launch may have is cut; kernels step through the
- *  rest. */
-int64_t qni_quantize_grid(const qni_quantize_problem *p, int64_t tile_rows, int64_t tile_cols,
-                          uint32_t grid[3]);
 qn_status qni_quantize_launch(qn_stream *stream, const qni_quantize_problem *p,
-                              const qni_kernel_ref *kernel, int64_t tile_rows, int64_t tile_cols,
+                              const qni_kernel_ref *kernel, const uint32_t grid[3],
                               uint32_t threads);
-/** Launch kernels that take a team of lanes for each 128 columns of a row, or a workgroup for each
- *  block. */
-qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_problem *p,
-                                    const qni_kernel_ref *kernel);
-qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_problem *p,
-                                     const qni_kernel_ref *kernel);
 
 static inline int64_t qni_quantize_block_cols(const qni_quantize_problem *p) {
     return (p->cols + QNI_BLOCK - 1) / QNI_BLOCK;

@@ -7,13 +7,14 @@
 #include <stdint.h>
 
 /** A workgroup has 256 threads: 16 teams of 16 lanes. A team takes 128 columns of a row, a lane 8
- *  of them. */
+ *  of them; quantising blocks of 1 x 128, it takes four rows. */
 enum {
     QK_THREADS = 256,
     QK_TEAM = 16,
     QK_TEAMS = QK_THREADS / QK_TEAM,
     QK_RUN = 8,
-    QK_BLOCK = 128
+    QK_BLOCK = 128,
+    QK_ROWS = 4
 };
 
 /** Strides are in elements. Quantising reads x; dequantising writes it. */

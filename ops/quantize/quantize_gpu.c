@@ -4,8 +4,9 @@
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      a lane holds 8 elements of a row, a team of 16 lanes 128; see quantize_abi.h
-// Launch    256 threads; rows: grid = row tiles x column tiles; blocks: block rows x block columns.
-//           A smaller grid is right too: workgroups step through what is left.
+// Launch    256 threads; rows: grid = a quarter of the row tiles x column tiles, as a team takes
+//           four rows at once where it can; blocks: block rows x block columns. Any other grid is
+//           right too: workgroups step through what is left.
 // LDS       blocks: 64 bytes, each team's largest magnitude
 // Edges     elements past the edge count as zeros and are not stored; any stride and alignment.
 //           Where rows begin at multiples of 8 elements (has_runs), 8 of them are loaded and stored
@@ -75,13 +76,38 @@ QD_INLINE void quantize_team(int dtype, const qk_quantize_args *g, uint32_t row,
         g->scale[(int64_t)row * g->scale_row + col / QK_BLOCK] = scale;
 }
 
+/** Quantises one team's 128 elements of four rows, `step` apart, of 16 bits and to the usual kind;
+ *  cols is a multiple of 8. The whole wave takes part. */
+QD_INLINE void quantize_four_rows(int dtype, const qk_quantize_args *g, uint32_t row, uint32_t step,
+                                  uint32_t col) {
+    const uint32_t lane = qd_thread() % QK_TEAM, mine = col + lane * QK_RUN;
+    qd_u32x4 raw[QD_GROUPS];
+    qd_u32x2 codes[QD_GROUPS];
+    QD_UNROLL for (uint32_t i = 0; i < QD_GROUPS; i++)
+        raw[i] = qd_stream_load4((const qd_u32x4 *)address_of(
+            dtype, g, qd_min(row + i * step, g->rows - 1), qd_min(mine, g->cols - QK_RUN)));
+    const float scale = qd_quantize_four(dtype, QD_FP8_USUAL, g->eps, raw, codes);
+    const uint32_t scaled = row + lane * step;
+    if (lane < QD_GROUPS && scaled < g->rows && col < g->cols)
+        g->scale[(int64_t)scaled * g->scale_row + col / QK_BLOCK] = scale;
+    QD_UNROLL for (uint32_t i = 0; i < QD_GROUPS; i++)
+        qd_store2_if(row + i * step < g->rows && mine < g->cols,
+                     (qd_u32x2 *)(g->q + (int64_t)(row + i * step) * g->q_row + mine), codes[i]);
+}
+
 /** Quantises blocks of 1 x 128. */
 QD_INLINE void quantize_rows(int dtype, const qk_quantize_args *g) {
     qd_begin();
     const place p = place_of(g);
-    for (uint32_t row = p.row; row < g->rows; row += p.next_row)
+    const bool is_usual =
+        dtype != QK_F32 && g->kind == QD_FP8_USUAL && g->has_runs && g->cols % QK_RUN == 0;
+    const uint32_t rows = is_usual ? QD_GROUPS : 1;
+    for (uint32_t row = p.row; row < g->rows; row += rows * p.next_row)
         for (uint32_t col = p.col; col < g->cols; col += p.next_col)
-            quantize_team(dtype, g, row + p.team_row, col + p.team_col);
+            if (is_usual)
+                quantize_four_rows(dtype, g, row + p.team_row, p.next_row, col + p.team_col);
+            else
+                quantize_team(dtype, g, row + p.team_row, col + p.team_col);
 }
 
 [[clang::loader_uninitialized]] static QD_LDS uint32_t team_tops[QK_TEAMS];
@@ -221,7 +247,9 @@ QD_INLINE void dequantize(int dtype, const qk_quantize_args *g) {
         body(dtype, &g);                                                                           \
     }
 #define QK_ENTRIES(suffix, dtype)                                                                  \
-    QK_ENTRY(qk_quantize_rows_##suffix, quantize_rows, dtype)                                      \
+    QD_KERNEL_WITHIN(QK_THREADS, 48, qk_quantize_rows_##suffix)(const qk_quantize_args g) {        \
+        quantize_rows(dtype, &g);                                                                  \
+    }                                                                                              \
     QK_ENTRY(qk_quantize_blocks_##suffix, quantize_blocks, dtype)                                  \
     QK_ENTRY(qk_dequantize_##suffix, dequantize, dtype)
 

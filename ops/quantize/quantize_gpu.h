@@ -7,6 +7,7 @@
 #include "fp8.h"
 #include "gpu.h"
 #include "quantize_abi.h"
+#include "scale.h"
 
 enum { QK_F32, QK_F16, QK_BF16 };
 enum { INFINITY_BITS = 0x7F800000 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the kernels of quantize_gpu.c.
+#include "../shared/round.h"
 #include "quantize.h"
 #include "quantize_abi.h"
 
@@ -38,75 +39,65 @@ bool qni_quantize_has_runs(const qni_quantize_problem *p) {
            p->q_row % QK_RUN == 0;
 }
 
-static uint32_t grid_size(int64_t count, int64_t tile, int64_t most) {
-    const int64_t tiles = (count + tile - 1) / tile;
-    return (uint32_t)(tiles < most ? tiles : most);
-}
-
-/** The most workgroups (x, y) of a launch. More would not run at one time, and kernels step through
- *  the rest. */
-constexpr int64_t max_grid[2] = {1 << 20, 1 << 15};
-
-uint32_t qni_quantize_teams_log2(const qni_quantize_problem *p) {
-    uint32_t teams_log2 = 0;
-    while ((1 << teams_log2) < QK_TEAMS && (1 << teams_log2) < qni_quantize_block_cols(p))
-        teams_log2++;
-    return teams_log2;
-}
-
-static qk_quantize_args make_args(const qni_quantize_problem *p) {
-    return (qk_quantize_args){.x = p->x,
-                              .q = p->q,
-                              .scale = p->scale,
-                              .x_row = p->x_row,
-                              .q_row = p->q_row,
-                              .scale_row = p->scale_row,
-                              .rows = (uint32_t)p->rows,
-                              .cols = (uint32_t)p->cols,
-                              .kind = p->kind,
-                              .teams_log2 = qni_quantize_teams_log2(p),
-                              .block_rows_log2 = p->block_rows == 1 ? 0 : 7,
-                              .eps = p->eps,
-                              .has_runs = qni_quantize_has_runs(p)};
-}
-
-int64_t qni_quantize_grid(const qni_quantize_problem *p, int64_t tile_rows, int64_t tile_cols,
-                          uint32_t grid[3]) {
-    grid[0] = grid_size(p->rows, tile_rows, max_grid[0]);
-    grid[1] = grid_size(p->cols, tile_cols, max_grid[1]);
-    grid[2] = 1;
-    return (int64_t)grid[0] * grid[1];
+/** Returns the log2 of the teams that lie side by side: as many as a row has blocks, at most all of
+ *  a workgroup. */
+static uint32_t teams_log2(const qni_quantize_problem *p) {
+    uint32_t log2 = 0;
+    while ((1 << log2) < QK_TEAMS && (1 << log2) < qni_quantize_block_cols(p))
+        log2++;
+    return log2;
 }
 
 qn_status qni_quantize_launch(qn_stream *stream, const qni_quantize_problem *p,
-                              const qni_kernel_ref *kernel, int64_t tile_rows, int64_t tile_cols,
+                              const qni_kernel_ref *kernel, const uint32_t grid[3],
                               uint32_t threads) {
-    const qk_quantize_args args = make_args(p);
-    uint32_t grid[3];
-    qni_quantize_grid(p, tile_rows, tile_cols, grid);
+    const qk_quantize_args args = {.x = p->x,
+                                   .q = p->q,
+                                   .scale = p->scale,
+                                   .x_row = p->x_row,
+                                   .q_row = p->q_row,
+                                   .scale_row = p->scale_row,
+                                   .rows = (uint32_t)p->rows,
+                                   .cols = (uint32_t)p->cols,
+                                   .kind = p->kind,
+                                   .teams_log2 = teams_log2(p),
+                                   .block_rows_log2 = p->block_rows == 1 ? 0 : 7,
+                                   .eps = p->eps,
+                                   .has_runs = qni_quantize_has_runs(p)};
     return qni_launch(stream, kernel, grid, threads, &args, sizeof args);
 }
 
-qn_status qni_quantize_launch_teams(qn_stream *stream, const qni_quantize_problem *p,
-                                    const qni_kernel_ref *kernel) {
-    const uint32_t teams_log2 = qni_quantize_teams_log2(p);
-    return qni_quantize_launch(stream, p, kernel, QK_TEAMS >> teams_log2, QK_BLOCK << teams_log2,
-                               QK_THREADS);
+static uint32_t grid_size(int64_t count, int64_t tile, int64_t most) {
+    const int64_t tiles = qni_pieces(count, tile);
+    return (uint32_t)(tiles < most ? tiles : most);
 }
 
-qn_status qni_quantize_launch_blocks(qn_stream *stream, const qni_quantize_problem *p,
-                                     const qni_kernel_ref *kernel) {
-    return qni_quantize_launch(stream, p, kernel, QK_BLOCK, QK_BLOCK, QK_THREADS);
+/** Launches a kernel whose workgroups take tile_rows x tile_cols elements. More workgroups than the
+ *  grid has would not run at one time, and kernels step through the rest. */
+static qn_status launch_tiles(const qni_variant *variant, qn_stream *stream,
+                              const qni_quantize_problem *p, int64_t tile_rows, int64_t tile_cols) {
+    const uint32_t grid[3] = {grid_size(p->rows, tile_rows, 1 << 20),
+                              grid_size(p->cols, tile_cols, 1 << 15), 1};
+    return qni_quantize_launch(stream, p, &variant->config.kernel[p->dtype_x], grid, QK_THREADS);
 }
 
-qn_status qni_quantize_gpu_teams(const qni_variant *variant, qn_stream *stream,
-                                 const void *problem) {
-    const qni_quantize_problem *p = problem;
-    return qni_quantize_launch_teams(stream, p, &variant->config.kernel[p->dtype_x]);
+/** Launches a kernel whose teams of lanes take 128 columns of `rows` rows each. */
+static qn_status launch_teams(const qni_variant *variant, qn_stream *stream,
+                              const qni_quantize_problem *p, int64_t rows) {
+    return launch_tiles(variant, stream, p, rows * (QK_TEAMS >> teams_log2(p)),
+                        (int64_t)QK_BLOCK << teams_log2(p));
+}
+
+qn_status qni_quantize_gpu_rows(const qni_variant *variant, qn_stream *stream,
+                                const void *problem) {
+    return launch_teams(variant, stream, problem, QK_ROWS);
+}
+
+qn_status qni_dequantize_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    return launch_teams(variant, stream, problem, 1);
 }
 
 qn_status qni_quantize_gpu_blocks(const qni_variant *variant, qn_stream *stream,
                                   const void *problem) {
-    const qni_quantize_problem *p = problem;
-    return qni_quantize_launch_blocks(stream, p, &variant->config.kernel[p->dtype_x]);
+    return launch_tiles(variant, stream, problem, QK_BLOCK, QK_BLOCK);
 }

@@ -4,11 +4,11 @@
 #include "quantize_abi.h"
 
 enum { ROWS = 4, THREADS = QK_BLOCK / ROWS * QK_TEAM };
+constexpr int64_t most_rows = 65535; // of blocks, a grid's second dimension
 
 bool qni_quantize_wide_blocks_supports(const qni_variant *variant, const qn_device *device,
                                        const void *problem, qni_reason *why) {
     const qni_quantize_problem *p = problem;
-    uint32_t grid[3];
     if (!qni_quantize_gpu_blocks_supports(variant, device, problem, why))
         return false;
     if (!qni_quantize_has_runs(p))
@@ -16,9 +16,8 @@ bool qni_quantize_wide_blocks_supports(const qni_variant *variant, const qn_devi
     if (p->rows % QK_BLOCK != 0 || p->cols % QK_BLOCK != 0)
         return qni_no(why, "[%ld, %ld] is not of whole blocks of %d x %d", (long)p->rows,
                       (long)p->cols, QK_BLOCK, QK_BLOCK);
-    return qni_quantize_grid(p, QK_BLOCK, QK_BLOCK, grid) == qni_quantize_num_blocks(p) ||
-           qni_no(why, "[%ld, %ld] takes more workgroups than a launch has", (long)p->rows,
-                  (long)p->cols);
+    return p->rows / QK_BLOCK <= most_rows ||
+           qni_no(why, "%ld rows take more workgroups than a launch has", (long)p->rows);
 }
 
 /** The kernels are better if their workgroups fill the device several times. By measurement on an
@@ -30,6 +29,6 @@ double qni_quantize_wide_cost(const qni_variant *, const qn_device *device, cons
 qn_status qni_quantize_wide_blocks(const qni_variant *variant, qn_stream *stream,
                                    const void *problem) {
     const qni_quantize_problem *p = problem;
-    return qni_quantize_launch(stream, p, &variant->config.kernel[p->dtype_x], QK_BLOCK, QK_BLOCK,
-                               THREADS);
+    const uint32_t grid[3] = {(uint32_t)(p->cols / QK_BLOCK), (uint32_t)(p->rows / QK_BLOCK), 1};
+    return qni_quantize_launch(stream, p, &variant->config.kernel[p->dtype_x], grid, THREADS);
 }

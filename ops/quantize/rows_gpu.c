@@ -126,14 +126,35 @@ QD_INLINE void quantize_tile(int dtype, int runs, const qk_rows_args *g, uint32_
     }
 }
 
-QD_INLINE void walk_rows(int dtype, const qk_rows_args *g, float scale) {
+/** Quantises four runs of groups of 128, of 16 bits, to the usual kind with scales of f32. */
+QD_INLINE void quantize_usual(int dtype, const qk_rows_args *g, uint32_t row, uint32_t first) {
+    const uint32_t count = g->cols / QD_RUN, step = 1u << g->lanes_log2;
+    const qd_u32x4 *x = qd_at(dtype, g->x, row * g->x_row);
+    qd_u32x4 raw[QD_GROUPS];
+    qd_u32x2 codes[QD_GROUPS];
+    QD_UNROLL for (uint32_t i = 0; i < QD_GROUPS; i++)
+        raw[i] = qd_stream_load4(x + qd_min(first + i * step, count - 1));
+    const float scale = qd_quantize_four(dtype, QD_FP8_USUAL, g->eps, raw, codes);
+    const uint32_t own = qd_lane() % QD_ROW, scaled = first + own * step;
+    if (own < QD_GROUPS && scaled < count)
+        put_scale(g, row, scaled / QD_ROW, scale);
+    QD_UNROLL for (uint32_t i = 0; i < QD_GROUPS; i++)
+        qd_store2_if(first + i * step < count,
+                     (qd_u32x2 *)(g->q + row * g->q_row) + first + i * step, codes[i]);
+}
+
+QD_INLINE void walk_rows(int dtype, bool is_usual, const qk_rows_args *g, float scale) {
     const uint32_t runs = dtype == QD_F32 ? 2 : 4, lanes = 1u << g->lanes_log2;
     const uint32_t below = QK_ROWS_THREADS >> g->lanes_log2, mine = qd_thread() >> g->lanes_log2;
     const uint32_t first = __gpu_block_id(1) * lanes * runs + (qd_thread() & (lanes - 1));
     for (uint32_t r = qd_block() * below; r < g->rows; r += __gpu_num_blocks(0) * below) {
         // Lanes past the last row stay, as their wave finds its scales together.
         const bool is_in = r + mine < g->rows;
-        quantize_tile(dtype, (int)runs, g, is_in ? r + mine : r, is_in ? first : g->cols, scale);
+        const uint32_t row = is_in ? r + mine : r, at = is_in ? first : g->cols;
+        if (is_usual && dtype != QD_F32)
+            quantize_usual(dtype, g, row, at);
+        else
+            quantize_tile(dtype, (int)runs, g, row, at, scale);
     }
 }
 
@@ -148,9 +169,9 @@ QD_INLINE void quantize_tiles(int dtype, const qk_rows_args *g) {
     if (is_usual(g)) { // a copy of the code that knows so when it is compiled
         qk_rows_args known = *g;
         known.form = QK_SCALE_F32, known.kind = QD_FP8_USUAL, known.group_lanes = QD_ROW;
-        walk_rows(dtype, &known, 0);
+        walk_rows(dtype, true, &known, 0);
     } else {
-        walk_rows(dtype, g, only_scale(g, &shared));
+        walk_rows(dtype, false, g, only_scale(g, &shared));
     }
 }
 
