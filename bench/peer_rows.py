@@ -118,6 +118,20 @@ def make_group_quant(torch, x, weight, **_):
             "call": ("qn_rmsnorm_dynamic_quant", out, scale, x, None, weight, EPS, 1e-10)}
 
 
+def make_modulated_group_quant(torch, x, weight, **_):
+    # scales with rows contiguous, as FP8 products on Hopper read them fastest
+    n, h = x.shape
+    out, scale = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device), torch.empty(h // 128, n, device=x.device).T
+    gamma, beta = weight[None], torch.randn_like(weight)[None]
+
+    def plain():
+        norm = torch.nn.functional.layer_norm(x.float(), (h,), None, None, EPS)
+        groups = (norm * (1 + gamma.float()) + beta.float()).view(n, h // 128, 128)
+        return (groups / (groups.abs().amax(2, keepdim=True) / 448)).to(torch.float8_e4m3fn).view(n, h)
+    return {"bytes": 3 * x.numel() + 4 * weight.numel() + 4 * scale.numel(), "out": out, "eager": plain,
+            "call": ("qn_adaptive_layernorm_dynamic_quant", out[None], scale[None], x[None], gamma, beta, EPS, 1e-10)}
+
+
 # ---- rotation and cache writes: tokens x heads x 128, the bar's shapes
 
 def heads_of(torch, options):
@@ -200,7 +214,7 @@ class AppendArgs:
 
 OPS = {"rmsnorm": make_rmsnorm, "fused_add_rmsnorm": make_fused_add, "layernorm": make_layernorm,
        "rmsnorm_quant": make_rmsnorm_quant, "rmsnorm_token_quant": make_token_quant,
-       "rmsnorm_group_quant": make_group_quant, "silu_and_mul": make_silu_and_mul, "rope": make_rope}
+       "rmsnorm_group_quant": make_group_quant, "adaptive_layernorm_group_quant": make_modulated_group_quant, "silu_and_mul": make_silu_and_mul, "rope": make_rope}
 GPU_OPS = {"rope_pos_ids": make_rope_pos_ids, "rope_cache": make_rope_cache, "append": make_append}
 
 # Rows and their width on the CPU, where the command says nothing and they are not 4096 x 7168.

@@ -240,11 +240,11 @@ static void expect_found_scale(qni_area *scale, int64_t i, qni_area *codes, int6
     qni_area_expect_codes(codes, at, exact, clamped / most, error / clamped + 2 * 0x1p-24);
 }
 
-void qni_area_expect_found_scales(qni_area *scales, int64_t i, qni_area *codes, int64_t at,
-                                  qni_exact exact, int64_t group, double least) {
+void qni_area_expect_found_scales(qni_area *scales, int64_t i, int64_t step, qni_area *codes,
+                                  int64_t at, qni_exact exact, int64_t group, double least) {
     for (int64_t n = 0; n < exact.count; n += group) {
         const int64_t count = n + group < exact.count ? group : exact.count - n;
-        expect_found_scale(scales, i + n / group, codes, at + n,
+        expect_found_scale(scales, i + n / group * step, codes, at + n,
                            (qni_exact){exact.y + n, exact.error + n, count}, least);
     }
 }

@@ -78,12 +78,12 @@ typedef struct qni_exact {
  *  error is at most scale_error. */
 void qni_area_expect_codes(qni_area *codes, int64_t at, qni_exact exact, double scale,
                            double scale_error);
-/** Expects elements i, i + 1, … of scales to be the computed scales of the exact results, one for
- *  each `group` of them: the group's largest magnitude, or `least` if that is larger, divided by
- *  the largest number of the codes' FP8 kind. Expects codes from element `at` on to be the results
- *  divided by these scales. */
-void qni_area_expect_found_scales(qni_area *scales, int64_t i, qni_area *codes, int64_t at,
-                                  qni_exact exact, int64_t group, double least);
+/** Expects elements i, i + step, … of scales to be the computed scales of the exact results, one
+ *  for each `group` of them: the group's largest magnitude, or `least` if that is larger, divided
+ *  by the largest number of the codes' FP8 kind. Expects codes from element `at` on to be the
+ *  results divided by these scales. */
+void qni_area_expect_found_scales(qni_area *scales, int64_t i, int64_t step, qni_area *codes,
+                                  int64_t at, qni_exact exact, int64_t group, double least);
 
 /** Copies area->before to the device. */
 qn_status qni_area_reset(qni_area *area, qn_stream *stream);

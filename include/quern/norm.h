@@ -72,8 +72,9 @@ QN_API qn_status qn_layernorm_quant(qn_stream *stream, DLTensor *out, const DLTe
 
 /** RMSNorm to FP8 with computed scales: scale = max(amax, scale_eps) / max of the FP8 kind,
  *  out = fp8(norm * (1 / scale)).
- *  scale      written, f32, last dimension contiguous: [n] or, with heads, [n, heads] for one scale
- *             a row; [n, ceil(h / 128)] or [n, heads, ceil(h / 128)] for one in 128 elements
+ *  scale      written, f32, any strides that keep elements apart: [n] or, with heads, [n, heads]
+ *             for one scale a row; [n, ceil(h / 128)] or [n, heads, ceil(h / 128)] for one in 128
+ *             elements
  *  residual   null, or as in qn_fused_add_rmsnorm_quant
  *  scale_eps  1e-30 or more, finite; DeepGEMM's casts use 1e-4, FlashInfer's 1e-10 */
 QN_API qn_status qn_rmsnorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTensor *scale,
@@ -86,6 +87,16 @@ QN_API qn_status qn_rmsnorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTe
  *  Source: adaLN of arXiv:2212.09748; diffusers' AdaLayerNormZero. */
 QN_API qn_status qn_adaptive_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *x,
                                        const DLTensor *scale, const DLTensor *shift, float eps);
+/** qn_adaptive_layernorm to FP8 with computed scales, from the result in f32:
+ *  scale_out = max(amax, scale_eps) / max of the FP8 kind, out = fp8(result * (1 / scale_out)).
+ *  scale_out  written, f32, any strides that keep elements apart, such as columns contiguous, as
+ *             gemm's scale_a is read fastest: [batch, n] for one scale a row,
+ *             [batch, n, ceil(h / 128)] for one in 128 elements
+ *  scale_eps  1e-30 or more, finite */
+QN_API qn_status qn_adaptive_layernorm_dynamic_quant(qn_stream *stream, DLTensor *out,
+                                                     DLTensor *scale_out, const DLTensor *x,
+                                                     const DLTensor *scale, const DLTensor *shift,
+                                                     float eps, float scale_eps);
 /** Diffusion transformers' gated residual and modulated LayerNorm: t = residual + gate * x in f32;
  *  residual = t, rounded; out = LayerNorm(t) * (1 + scale) + shift, from t before rounding.
  *  gate, scale, shift  [batch, h], of x's dtype or f32, last dimension contiguous

@@ -154,7 +154,7 @@ static void expect_row(trial_case *c, int64_t row) {
     case QNI_ACTIVATION_PER_TOKEN:
     case QNI_ACTIVATION_PER_GROUP:
         qni_area_expect_found_scales(
-            scale, row * scales_per_row(c), out, at, exact,
+            scale, row * scales_per_row(c), 1, out, at, exact,
             p->quant == QNI_ACTIVATION_PER_TOKEN ? h : QNI_ACTIVATION_GROUP, (double)p->scale_eps);
         return;
     }

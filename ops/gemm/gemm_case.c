@@ -389,7 +389,7 @@ static void expect_codes(qni_gemm_case *c, int64_t slab, int64_t row, qni_exact 
     if (c->spec.has_given_scale)
         qni_area_expect_codes(&c->d.area, at, exact, matrix_get(&c->given_scale_d, 0), 0);
     else
-        qni_area_expect_found_scales(&c->scale_d.area, matrix_at(&c->scale_d, slab, row, 0),
+        qni_area_expect_found_scales(&c->scale_d.area, matrix_at(&c->scale_d, slab, row, 0), 1,
                                      &c->d.area, at, exact, QNI_GEMM_GROUP, 1e-10);
 }
 

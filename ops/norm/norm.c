@@ -182,30 +182,33 @@ static qn_status run_static(norm_call *c, bool is_layernorm) {
     return run_problem(c, &p);
 }
 
-/** Reads the scales that are written: [n], [n, groups]; with heads [n, heads], [n, heads,
- *  groups]. */
-static qn_status read_scale_out(norm_call *c, qni_norm_problem *p) {
+/** Reads the scales that are written: [n], [n, groups]; with heads, or with batches of rows, [n,
+ *  heads], [n, heads, groups]. */
+static qn_status read_scale_out(norm_call *c, qni_norm_problem *p, const char *name,
+                                float scale_eps) {
     const int rows = c->t[X].ndim - 1;
     const int ndim = c->scale_out && c->scale_out->ndim == rows ? rows : rows + 1;
     const int64_t shape[] = {c->t[X].size[0], rows == 2 ? c->t[X].size[1] : qni_norm_groups(p),
                              qni_norm_groups(p)};
     qni_tensor *const scale = &c->t[SCALE];
     *scale = (qni_tensor){
-        .name = "scale",
+        .name = name,
         .t = c->scale_out,
         .ndim = ndim,
         .dtypes = qni_of_f32,
         .shape = shape,
-        .has_rows = ndim > rows,
         .is_written = true,
     };
     QN_TRY(qni_read_tensors(&c->of, scale, 1));
-    if (rows == 2 && !qni_is_contiguous(c->scale_out))
-        return QN_FAIL(QN_E_INVALID, "%s: scale is not contiguous, as it must be with heads",
-                       c->of.op);
+    if (!(scale_eps >= 1e-30f && scale_eps <= __FLT_MAX__))
+        return QN_FAIL(QN_E_INVALID, "%s: scale_eps is %g; accepted: 1e-30 or more, finite",
+                       c->of.op, (double)scale_eps);
     p->quant = ndim == rows ? QNI_NORM_PER_TOKEN : QNI_NORM_PER_GROUP;
     p->scale = scale->data;
-    p->scale_row = rows == 1 ? scale->stride[0] : ndim == 2 ? 1 : shape[2];
+    p->scale_batch = rows == 2 ? scale->stride[0] : 0;
+    p->scale_row = scale->stride[rows - 1];
+    p->scale_col = ndim > rows ? scale->stride[rows] : 0;
+    p->scale_eps = scale_eps;
     return QN_OK;
 }
 
@@ -293,11 +296,7 @@ qn_status qn_rmsnorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTensor *s
                   .weight = weight, .scale_out = scale, .required = 1u << WEIGHT);
     qni_norm_problem p;
     QN_TRY(read_problem(&c, qni_of_fp8, &p));
-    QN_TRY(read_scale_out(&c, &p));
-    if (!(scale_eps >= 1e-30f && scale_eps <= __FLT_MAX__))
-        return QN_FAIL(QN_E_INVALID, "%s: scale_eps is %g; accepted: 1e-30 or more, finite",
-                       c.of.op, (double)scale_eps);
-    p.scale_eps = scale_eps;
+    QN_TRY(read_scale_out(&c, &p, "scale", scale_eps));
     return run_problem(&c, &p);
 }
 
@@ -307,6 +306,20 @@ qn_status qn_adaptive_layernorm(qn_stream *stream, DLTensor *out, const DLTensor
         NORM_CALL("adaptive_layernorm", modulation_names, .out = out, .x = x, .weight = scale,
                   .beta = shift, .has_batches = true, .required = 1u << WEIGHT | 1u << BETA);
     return run_plain(&c, 1, true);
+}
+
+qn_status qn_adaptive_layernorm_dynamic_quant(qn_stream *stream, DLTensor *out, DLTensor *scale_out,
+                                              const DLTensor *x, const DLTensor *scale,
+                                              const DLTensor *shift, float eps, float scale_eps) {
+    norm_call c = NORM_CALL("adaptive_layernorm_dynamic_quant", modulation_names, .out = out,
+                            .x = x, .weight = scale, .beta = shift, .scale_out = scale_out,
+                            .has_batches = true, .required = 1u << WEIGHT | 1u << BETA);
+    qni_norm_problem p;
+    QN_TRY(read_problem(&c, qni_of_fp8, &p));
+    QN_TRY(read_scale_out(&c, &p, "scale_out", scale_eps));
+    p.weight_plus = 1;
+    p.subtracts_mean = true;
+    return run_problem(&c, &p);
 }
 
 qn_status qn_gated_residual_layernorm(qn_stream *stream, DLTensor *out, const DLTensor *x,

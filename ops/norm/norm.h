@@ -43,7 +43,7 @@ typedef struct qni_norm_problem {
     float weight_plus, eps, scale_eps;
     qni_norm_quant quant;
     float *scale;
-    int64_t scale_row; // rows of scale are numbered as those of x
+    int64_t scale_batch, scale_row, scale_col; // scale_col: from a row's group to the next
 } qni_norm_problem;
 
 extern const qni_op qni_op_norm;

@@ -16,7 +16,8 @@ typedef struct qk_norm_args {
     const void *weight, *beta, *gate; // null: ones, zeros, ones
     float *scale;                     // read by STATIC, written by PER_TOKEN and PER_GROUP
     int64_t x_batch, x_row, out_batch, out_row, residual_batch, residual_row;
-    int64_t weight_batch, beta_batch, gate_batch, scale_row;
+    int64_t weight_batch, beta_batch, gate_batch;
+    int64_t scale_batch, scale_row, scale_col; // scale_col: from group to group
     uint32_t rows, inner, h;
     uint32_t first; // row of the first workgroup
     float eps;

@@ -12,6 +12,7 @@ typedef struct form {
     bool in_place, has_residual, has_gate, has_beta, has_batches, subtracts_mean, rounds_first;
     float weight_plus;
     qni_norm_quant quant;
+    bool has_scale_columns; // scales of a group of all rows lie side by side
 } form;
 static const form forms[] = {
     {.name = "rmsnorm"},
@@ -32,6 +33,19 @@ static const form forms[] = {
      .subtracts_mean = true,
      .has_beta = true,
      .weight_plus = 1},
+    {.name = "adaptive_layernorm_dynamic_quant per group",
+     .has_batches = true,
+     .subtracts_mean = true,
+     .has_beta = true,
+     .weight_plus = 1,
+     .quant = QNI_NORM_PER_GROUP,
+     .has_scale_columns = true},
+    {.name = "adaptive_layernorm_dynamic_quant per token",
+     .has_batches = true,
+     .subtracts_mean = true,
+     .has_beta = true,
+     .weight_plus = 1,
+     .quant = QNI_NORM_PER_TOKEN},
     {.name = "gated_residual_layernorm",
      .has_batches = true,
      .subtracts_mean = true,
@@ -250,7 +264,7 @@ static void expect_row(trial_case *c, int64_t row) {
     else if (c->form->quant == QNI_NORM_STATIC)
         qni_area_expect_codes(out, at, exact, (double)*p->scale, 0);
     else
-        qni_area_expect_found_scales(scale, row * scales_per_row(c), out, at, exact,
+        qni_area_expect_found_scales(scale, row * p->scale_row, p->scale_col, out, at, exact,
                                      c->form->quant == QNI_NORM_PER_TOKEN ? h : QNI_NORM_GROUP,
                                      (double)p->scale_eps);
 }
@@ -292,7 +306,9 @@ static void make_problem(trial_case *c, qni_dtype dtype, qni_dtype weights, qni_
         .rounds_first = f->rounds_first,
         .quant = f->quant,
     };
-    c->problem.scale_row = scales_per_row(c);
+    c->problem.scale_row = f->has_scale_columns ? 1 : scales_per_row(c);
+    c->problem.scale_col = f->has_scale_columns ? c->problem.rows : 1;
+    c->problem.scale_batch = s->inner * c->problem.scale_row;
 }
 
 static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};

@@ -173,7 +173,7 @@ QD_INLINE float group_factor(const qk_norm_args *g, const row *r, int i, qd_f32x
                              float inverse) {
     const float scale = scale_of(g, qd_as_f32(qd_row_max(qd_run_top(z))) * inverse);
     if (RUN(i) % QD_ROW == 0 && IS_IN(i))
-        r->scale[RUN(i) / QD_ROW] = scale;
+        r->scale[RUN(i) / QD_ROW * g->scale_col] = scale;
     return inverse * qd_rcp(scale);
 }
 
@@ -367,9 +367,13 @@ QD_INLINE float find_variance(mode m, const qk_norm_args *g, const row *r, const
 
 QD_INLINE qd_f32x8 layer_result(mode m, weights w, const qk_norm_args *g, const row *r,
                                 const kept *k, int i, float mean, float inverse) {
-    const qd_f32x8 y =
-        weigh(m, w, g, r, i, (t_of(m, k, i, w == NARROW ? LAST : TOP) - mean) * inverse);
-    return w == ANY && !r->beta ? y : y + load_factor(m, w, g, r, r->beta, i);
+    const qd_f32x8 t = t_of(m, k, i, w == NARROW ? LAST : TOP), y = (t - mean) * inverse;
+    if (w == ANY && (!r->weight || !r->beta)) {
+        const qd_f32x8 weighed = weigh(m, w, g, r, i, y);
+        return r->beta ? weighed + load_factor(m, w, g, r, r->beta, i) : weighed;
+    }
+    return __builtin_elementwise_fma(y, load_factor(m, w, g, r, r->weight, i) + g->weight_plus,
+                                     load_factor(m, w, g, r, r->beta, i));
 }
 
 QD_INLINE void put_layer(mode m, weights w, const qk_norm_args *g, const row *r, const kept *k,
@@ -386,6 +390,24 @@ QD_INLINE void put_layer_codes(mode m, const qk_norm_args *g, const row *r, cons
     }
 }
 
+/** Writes the codes of a lane's four runs, and the scales of their groups, of which one lane in
+ *  four computes each. */
+QD_INLINE void put_layer_groups(mode m, weights w, const qk_norm_args *g, const row *r,
+                                const kept *k, float mean, float inverse) {
+    const uint32_t own = qd_thread() % QD_ROW, scaled = RUN(own) / QD_ROW;
+    qd_f32x8 y[QD_GROUPS];
+    uint32_t top[QD_GROUPS];
+    EACH_RUN {
+        y[i] = layer_result(m, w, g, r, k, i, mean, inverse);
+        top[i] = qd_run_top(y[i]);
+    }
+    const float scale = scale_of(g, qd_as_f32(qd_four_tops(top)));
+    const uint32_t factor = qd_as_u32(qd_rcp(scale));
+    if (own < QD_GROUPS && scaled * QD_ROW < r->runs)
+        r->scale[scaled * g->scale_col] = scale;
+    EACH_RUN put_codes(w, g, r, i, y[i] * qd_as_f32(qd_lane_of_four(factor, (uint32_t)i)));
+}
+
 QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
     float mean;
     const float variance = find_variance(m, g, r, k, &mean), factor = qk_norm_factor(variance);
@@ -396,11 +418,16 @@ QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
     const float inverse = qd_inverse_root(variance);
     *r = find_again(m, g, r);
     put_residual(m, r, k);
-    if (m.is_quant && g->quant == QK_NORM_STATIC)
+    const bool is_wide = m.dtype == QD_F32 || g->weight_dtype == QD_F32;
+    if (m.is_quant && !m.is_any && is_wide)
+        put_layer_groups(m, WIDE, g, r, k, mean, inverse);
+    else if (m.is_quant && !m.is_any)
+        put_layer_groups(m, NARROW, g, r, k, mean, inverse);
+    else if (m.is_quant && g->quant == QK_NORM_STATIC)
         put_layer_codes(m, g, r, k, mean, inverse);
     else if (m.is_any && (!g->weight || !g->beta))
         put_layer(m, ANY, g, r, k, mean, inverse);
-    else if (m.dtype == QD_F32 || g->weight_dtype == QD_F32)
+    else if (is_wide)
         put_layer(m, WIDE, g, r, k, mean, inverse);
     else
         put_layer(m, NARROW, g, r, k, mean, inverse);
@@ -437,8 +464,8 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
         rms(m, g, &r, &k);
 }
 
-// The kernels: qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE, and for other
-// problems qk_{rms,layer}_any_DTYPE.
+// The kernels: qk_rms_rows_DTYPE, qk_rms[_sum][_quant]_DTYPE, qk_layer[_sum]_DTYPE,
+// qk_layer_quant_DTYPE (scales of groups), and for other problems qk_{rms,layer}_any_DTYPE.
 #define KERNEL(head, type, most, ...)                                                              \
     head(const qk_norm_args g) {                                                                   \
         norm((mode){.dtype = type, .runs = most, __VA_ARGS__}, &g);                                \
@@ -449,6 +476,8 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
     KERNEL(QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name), dtype, most,               \
            .is_quant = true)                                                                       \
     KERNEL(QD_KERNEL_WITHIN(512, 96, qk_layer_##name), dtype, most, .is_layer = true)              \
+    KERNEL(QD_KERNEL_WITHIN(512, 64, qk_layer_quant_##name), dtype, 4, .is_layer = true,           \
+           .is_quant = true)                                                                       \
     UNBOUND(qk_rms_##name, dtype, most)                                                            \
     UNBOUND(qk_rms_sum_##name, dtype, 4, .is_sum = true)                                           \
     UNBOUND(qk_rms_sum_quant_##name, dtype, 4, .is_sum = true, .is_quant = true)                   \

@@ -75,14 +75,23 @@ static bool takes_operands(uint32_t flags, const qn_device *device, const qni_no
     return true;
 }
 
+/** Returns whether a kernel of LayerNorm quantises so. What is made for FP8 is made for scales of
+ *  groups. */
+static bool takes_layer_scales(uint32_t flags, qni_norm_quant quant) {
+    return flags & QNI_NORM_QUANT ? quant == QNI_NORM_PER_GROUP : quant <= QNI_NORM_STATIC;
+}
+
 bool qni_norm_kept_supports(const qni_variant *variant, const qn_device *device,
                             const void *problem, qni_reason *why) {
     const qni_norm_problem *p = problem;
     const uint32_t flags = variant->config.flags;
     if (is_layer(p) != !!(flags & QNI_NORM_LAYER))
         return qni_no(why, "this is %s", is_layer(p) ? "LayerNorm" : "RMSNorm");
-    if (is_layer(p) && p->quant > QNI_NORM_STATIC)
-        return qni_no(why, "LayerNorm with scales to be found");
+    if (is_layer(p) && !takes_layer_scales(flags, p->quant))
+        return qni_no(why, "LayerNorm with scales %s",
+                      p->quant == QNI_NORM_PER_GROUP   ? "of groups"
+                      : p->quant == QNI_NORM_PER_TOKEN ? "of rows"
+                                                       : "that are given, or none");
     if (p->h > max_elements)
         return qni_no(why, "h=%ld is more than %ld, which a workgroup keeps", (long)p->h,
                       (long)max_elements);
@@ -127,7 +136,9 @@ static qk_norm_args make_args(const qni_norm_problem *p) {
                           .weight_batch = p->weight.batch,
                           .beta_batch = p->beta.batch,
                           .gate_batch = p->gate.batch,
+                          .scale_batch = p->scale_batch,
                           .scale_row = p->scale_row,
+                          .scale_col = p->scale_col,
                           .rows = (uint32_t)p->rows,
                           .inner = (uint32_t)p->inner,
                           .h = (uint32_t)p->h,
@@ -161,10 +172,12 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
 }
 
 /** Returns how many waves a row gets. A lane keeps 4 runs of 8 elements, or 8 runs if they stay in
- *  their 16 bits, which they do in rows without a sum. A kernel of sums gives such a row exactly
- *  twice the waves, so that its sums have the same order. */
+ *  their 16 bits, which they do in rows without a sum, but for LayerNorm with scales of groups. A
+ *  kernel of sums gives such a row exactly twice the waves, so that its sums have one order. */
 static int64_t waves_of(uint32_t flags, const qni_norm_problem *p, int64_t wave) {
-    const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && !(flags & QNI_NORM_GENERAL);
+    constexpr uint32_t layer_quant = QNI_NORM_LAYER | QNI_NORM_QUANT;
+    const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && !(flags & QNI_NORM_GENERAL) &&
+                            (flags & layer_quant) != layer_quant;
     const int64_t elements = wave * RUN * (may_be_raw ? 8 : 4);
     return (p->h + elements - 1) / elements * (may_be_raw && flags & QNI_NORM_SUM ? 2 : 1);
 }

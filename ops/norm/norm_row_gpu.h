@@ -37,7 +37,7 @@ QD_INLINE row find_row(int dtype, const qk_norm_args *g, uint32_t r, bool is_sma
         .weight = row_of(w, g->weight, (int64_t)batch * g->weight_batch),
         .beta = row_of(w, g->beta, (int64_t)batch * g->beta_batch),
         .gate = row_of(w, g->gate, (int64_t)batch * g->gate_batch),
-        .scale = g->scale + (int64_t)r * g->scale_row,
+        .scale = g->scale + (int64_t)batch * g->scale_batch + (int64_t)i * g->scale_row,
         .index = r,
         .lane = is_small ? qd_thread() % QD_ROW : qd_thread(),
         .lanes = is_small ? QD_ROW : __gpu_num_threads(0),
@@ -142,7 +142,7 @@ QD_INLINE void quantize_group(int kind, bool whole, const qk_norm_args *g, const
                               qd_f32x8 y) {
     const float scale = scale_of(g, qd_as_f32(qd_row_max(qd_run_top(y))));
     if (c % QD_ROW == 0 && run_length(g, c))
-        r->scale[c / QD_ROW] = scale;
+        r->scale[c / QD_ROW * g->scale_col] = scale;
     store_codes(kind, whole, g, r, c, y * (1.0f / scale));
 }
 

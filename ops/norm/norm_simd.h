@@ -48,7 +48,8 @@ QN_INLINE row find_row(const qni_norm_problem *p, int64_t r, int64_t next, bool 
                  .weight = WEIGHTS(p->weight),
                  .beta = WEIGHTS(p->beta),
                  .gate = WEIGHTS(p->gate),
-                 .scale = p->scale ? p->scale + r * p->scale_row : nullptr,
+                 .scale = p->scale ? p->scale + batch * p->scale_batch + r % p->inner * p->scale_row
+                                   : nullptr,
                  .next_x = ROW(p->x, next, size),
                  .next_residual = ROW(p->residual, next, size),
                  .streams = streams};
@@ -67,7 +68,7 @@ typedef struct row_end {
 static row take_end(const qni_norm_problem *p, const row *r, row_end *end) {
     const int64_t size = qni_dtype_bytes(p->dtype), weight = qni_dtype_bytes(p->dtype_weights);
     const int64_t count = p->h % STEP, first = p->h - count;
-    row to = {.scale = r->scale ? r->scale + first / QNI_NORM_GROUP : nullptr};
+    row to = {.scale = r->scale ? r->scale + first / QNI_NORM_GROUP * p->scale_col : nullptr};
     memset(end, 0, sizeof *end);
 #define TAKE(array, bytes)                                                                         \
     if (r->array) {                                                                                \
@@ -383,12 +384,15 @@ QN_INLINE void quantize_row(mix m, const qni_norm_problem *p, const row ends[2],
 /** Quantises a row with a scale for each group. */
 QN_INLINE void quantize_groups(mix m, const qni_norm_problem *p, const row ends[2], moments s) {
     const row *r = &ends[0];
+    float scales[CHUNK / GROUP];
     chunk c;
     for (int64_t i = 0; i < p->h; i += CHUNK) {
         const int64_t end = i + CHUNK < p->h ? i + CHUNK : p->h;
         make_chunk(m, true, p, ends, s, i, end, &c);
         encode_chunk(is_split(m), r->streams, qni_fp8_of(p->dtype_out), &c, end - i, p->scale_eps,
-                     r->scale + i / GROUP, (uint8_t *)r->out + i);
+                     scales, (uint8_t *)r->out + i);
+        for (int64_t k = 0; k * GROUP < end - i; k++)
+            r->scale[(i / GROUP + k) * p->scale_col] = scales[k];
     }
 }
 

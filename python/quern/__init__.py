@@ -28,9 +28,9 @@ from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
 from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_and_cache_mla,
                        get_batch_indices_positions, get_seq_lens, reshape_and_cache)
 from ._mla import mla_decode
-from ._norm import (adaptive_layernorm, fused_add_rmsnorm, fused_add_rmsnorm_quant, gated_residual_layernorm,
-                   gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm, rmsnorm_dynamic_quant,
-                   rmsnorm_quant)
+from ._norm import (adaptive_layernorm, adaptive_layernorm_dynamic_quant, fused_add_rmsnorm, fused_add_rmsnorm_quant,
+                   gated_residual_layernorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm,
+                   rmsnorm_dynamic_quant, rmsnorm_quant)
 from ._patch import Patch, patch
 from ._quantize import (convert_fp8, dequantize_fp8, packbits, quantize_fp8, quantize_groups, quantize_static,
                         quantize_tensor, segment_packbits)
@@ -63,8 +63,8 @@ def last_kernel() -> str:
 __all__ = [
     "AttentionPlan", "Device", "Patch", "Tensor", "__version__",
     "device", "devices", "empty", "last_kernel", "numpy", "patch", "to",
-    "adaptive_layernorm", "fused_add_rmsnorm", "fused_add_rmsnorm_quant", "gated_residual_layernorm",
-    "gemma_fused_add_rmsnorm", "gemma_rmsnorm", "layernorm", "layernorm_quant", "rmsnorm", "rmsnorm_dynamic_quant",
+    "adaptive_layernorm", "adaptive_layernorm_dynamic_quant", "fused_add_rmsnorm", "fused_add_rmsnorm_quant",
+    "gated_residual_layernorm", "gemma_fused_add_rmsnorm", "gemma_rmsnorm", "layernorm", "layernorm_quant", "rmsnorm", "rmsnorm_dynamic_quant",
     "rmsnorm_quant",
     "act_and_mul", "act_and_mul_dynamic_quant", "act_and_mul_quant", "gelu_and_mul", "gelu_tanh_and_mul", "silu_and_mul",
     "attention", "attention_dropout_mask", "attention_dropout_rng", "attention_plan", "merge_state", "merge_states",

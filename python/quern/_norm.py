@@ -247,6 +247,39 @@ def adaptive_layernorm(x: A, scale: Array, shift: Array, eps: float = 1e-6, out:
 
 
 @public()
+def adaptive_layernorm_dynamic_quant(x: Array, scale: Array, shift: Array, eps: float = 1e-6, group: Literal[128] | None = None,
+                                     scale_eps: float = 1e-10, dtype: DType = "e4m3fn", out: Array | None = None,
+                                     scale_out: Array | None = None) -> tuple[Any, Any]:
+    """Computes adaptive_layernorm as FP8 and its scales: (out, scale_out), scale_out = max(amax, scale_eps) / max of the kind.
+
+    x          [batch, n, h] of f32, f16 or bf16; n may be 0
+    scale      [batch, h], of x's dtype or f32
+    shift      as scale
+    eps        finite, at least 0
+    group      None: a scale for each row of x; 128: one for 128 elements. Gives the shape of a new scale_out
+    scale_eps  above 0, finite
+    dtype      of a new out: e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
+    out        x's shape, of an FP8 kind; None: a new one
+    scale_out  f32 [batch, n] or [batch, n, ceil(h / 128)], any strides; None: a new one
+
+    Returns (out, scale_out). Raises what rmsnorm_dynamic_quant raises.
+
+    >>> x, one = numpy.array([[[1, 3]]], numpy.float32), numpy.ones((1, 2), numpy.float32)
+    >>> out, scale = quern.adaptive_layernorm_dynamic_quant(x, one, one)
+    >>> out.astype(numpy.float32), scale.shape
+    (array([[[-144.,  448.]]], dtype=float32), (1, 1))
+    """
+    op = "adaptive_layernorm_dynamic_quant"
+    _check_group(op, group)
+    out = empty_like(x, dtype=fp8_name(op, dtype)) if out is None else out
+    if scale_out is None:
+        rows, h = tuple(x.shape[:-1]), x.shape[-1]
+        scale_out = empty_like(x, shape=rows if group is None else (*rows, -(-h // 128)), dtype="float32")
+    _ops.adaptive_layernorm_dynamic_quant(out, scale_out, x, scale, shift, eps, scale_eps)
+    return out, scale_out
+
+
+@public()
 def gated_residual_layernorm(x: A, residual: Array, gate: Array, scale: Array, shift: Array, eps: float = 1e-6,
                              out: A | None = None) -> A:
     """Computes t = residual + gate * x, writes t rounded to residual and returns layernorm(t) * (1 + scale) + shift.

@@ -68,6 +68,7 @@ _MAKERS = {
     "fused_add_rmsnorm_quant": lambda: [_fp8(4, 128), _bf16(4, 128), _bf16(4, 128, seed=4), _bf16(128), _scale(), 1e-6],
     "layernorm_quant": lambda: [_fp8(4, 128), _bf16(4, 128), _bf16(128), _bf16(128), _scale(), 1e-6],
     "rmsnorm_dynamic_quant": lambda: [_fp8(4, 128), _f32(4), _bf16(4, 128), _bf16(4, 128, seed=4), _bf16(128), 1e-6, 1e-10],
+    "adaptive_layernorm_dynamic_quant": lambda: [_fp8(1, 4, 128), _f32(1, 4), _bf16(1, 4, 128), _bf16(1, 128), _bf16(1, 128), 1e-6, 1e-10],
     "adaptive_layernorm": lambda: [_bf16(1, 4, 128), _bf16(1, 4, 128, seed=4), _bf16(1, 128), _bf16(1, 128), 1e-6],
     "gated_residual_layernorm": lambda: [_bf16(1, 4, 128), _bf16(1, 4, 128, seed=4), _bf16(1, 4, 128, seed=5),
                                          _bf16(1, 128), _bf16(1, 128), _bf16(1, 128), 1e-6],

@@ -107,6 +107,23 @@ def test_dynamic_quant(group):
     assert (np.abs(q.astype(np.float64) * wide - want) <= half_step * (1 + 300 * 2.0**-20)).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("group", [None, 128])
+def test_modulated_dynamic_quant(group, dtype):
+    """Tests codes and scales, these also where the scales of a group's rows lie side by side."""
+    x, scale, shift = normal(25, (2, 5, 300), dtype), normal(26, (2, 300), dtype), normal(27, (2, 300), dtype)
+    q, found = quern.adaptive_layernorm_dynamic_quant(x, scale, shift, group=group)
+    assert q.dtype == ml_dtypes.float8_e4m3fn and found.shape == ((2, 5) if group is None else (2, 5, 3))
+    want = layer_reference(x, 1 + scale[:, None].astype(np.float64), shift[:, None].astype(np.float64))
+    wide = np.repeat(found.reshape(2, 5, -1), 300 if group is None else 128, axis=2)[..., :300]
+    half_step = np.maximum(np.abs(want) * 2.0**-4, wide * 2.0**-10)
+    assert (np.abs(q.astype(np.float64) * wide - want) <= half_step * (1 + 2.0**-10)).all()
+    turned = np.zeros(found.T.shape, np.float32).T
+    again, _ = quern.adaptive_layernorm_dynamic_quant(x, scale, shift, group=group, scale_out=turned)
+    np.testing.assert_array_equal(turned, found)
+    np.testing.assert_array_equal(again.view(np.uint8), q.view(np.uint8))
+
+
 def test_read_only_input_is_read():
     x, weight = normal(23, (4, 64)), normal(24, (64,))
     x.flags.writeable = False
