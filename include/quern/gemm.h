@@ -87,7 +87,8 @@ typedef struct qn_gemm_args {
  *           1 x 128 of a and 128 x 128 of b, kb contiguous in scale_b, and bf16 without scales. On Hopper, bf16 is fast in
  *           any layout of such rows; FP8 is with k contiguous in a and b, and fastest if scale_a
  *           has m contiguous and a kb stride of whole 16 bytes. There, bias, gate and c are best
- *           aligned to two elements, n a multiple of 8, and batches of a gate 64 rows or multiples.
+ *           aligned to two elements, n a multiple of 8, and batches of a gate 64 rows or multiples;
+ *           d of e4m3fn is fast with FP8 inputs, n a multiple of 128, no gate and rows of d as a's.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; a NaN
  *           stays within its row of a, its column of b or bias (or the pair of columns that makes
  *           one), its column and batch of gate, its element of c; GELU and SiLU of -infinity are
@@ -100,7 +101,7 @@ typedef struct qn_gemm_args {
  *  Bits:    equal from run to run and for any number of threads. A row's bits depend neither on
  *           the number of other rows nor on their values, in the dense form and in grouped forms
  *           with any number of groups. On Hopper they depend on whether a's and b's rows are
- *           aligned to 16 bytes.
+ *           aligned to 16 bytes, and of FP8 on all that makes a d of e4m3fn fast.
  *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
 QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 

@@ -76,7 +76,7 @@ typedef struct qk_gemm_wgmma_args {
     // Boxes: 128 bytes of k by the tile's rows, by its columns; across, 64 of these, or 32 columns
     // of a tile that has no more, by 64 of k.
     qk_tensor_map a, b;
-    qk_tensor_map d;       // 64 rows by 64 columns, or by the tile's if it has fewer
+    qk_tensor_map d;       // 64 rows by 64 columns, or by the tile's if it has fewer; codes: by 128
     qk_tensor_map scale_a; // [groups][ceil(k/128), m]: the tile's rows of one K-block
     qk_gemm_args g;
     // Rows of the maps from one group to the next; 0 where a third dimension counts groups.
@@ -86,6 +86,7 @@ typedef struct qk_gemm_wgmma_args {
     uint8_t has_map_d;  // boxes are stored, and epilogues act in registers; else lanes do both
     uint8_t has_steps;  // c or an epilogue
     uint8_t has_scales; // the copy engine takes scales, a's by the map and b's in runs; else lanes
+    qk_gemm_scaling scaling; // QK_FORM 4: d is e4m3fn
 } qk_gemm_wgmma_args;
 
 /** Weights to be laid out for the matrix cores. Strides are in elements. */

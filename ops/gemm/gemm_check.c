@@ -184,6 +184,9 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(256, 136, 72, BF, BF, BF, BIAS, .gate_batches = 4, .c_is_d = true, .has_f32_vectors = true), DENSE(256, 136, 144, FN, FN, BF, BIAS, .gate_batches = 2),
     DENSE(68, 200, 136, BF, BF, BF, BIAS, GATE(1), .fill = QNI_FILL_POWERS), DENSE(68, 136, 144, FN, FN, BF, BIAS, GATE(1), .fill = QNI_FILL_POWERS),
     DENSE(68, 136, 144, FN, FN, BF, GELU, GATE(1), .fill = QNI_FILL_NAN), DENSE(268, 520, 136, BF, BF, BF, .adds_c = true), DENSE(68, 136, 144, FN, FN, F32, GELU, GATE(1)),
+    // d of e4m3fn there: a tile's columns are a group.
+    DENSE(300, 256, 272, FN, FN, FN), DENSE(268, 384, 512, FN, FN, FN, GELU, .has_scale_columns = true, .has_f32_vectors = true), DENSE(1, 128, 144, FN, FN, FN, BIAS),
+    DENSE(68, 128, 144, FN, FN, FN, GELU, .fill = QNI_FILL_NAN), DENSE(68, 128, 512, FN, FN, FN, .fill = QNI_FILL_TINY), DENSE(200, 256, 144, FN, FN, FN, BIAS, GIVEN),
     GROUPED(INDEX, 7, 0, 136, 272, FN, FN), GROUPED(INDEX, 7, 0, 136, 512, FN, FN, .has_scale_columns = true), GROUPED(INDEX, 7, 0, 136, 136, BF, BF),
     GROUPED(ENDS, 7, 0, 136, 272, FN, FN, .zero_padding = true), GROUPED(ENDS, 7, 0, 136, 512, FN, FN, .m_alignment = 16, .has_scale_columns = true),
     GROUPED(ENDS, 7, 0, 136, 136, BF, BF, .m_alignment = 16, .zero_padding = true), GROUPED(ENDS, 67, 0, 8, 144, FN, FN, .rows = QNI_ROWS_FEW, .m_alignment = 4),

@@ -84,6 +84,15 @@ qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64
     };
 }
 
+qk_gemm_scaling qni_gemm_scaling(const qni_gemm_problem *p) {
+    return (qk_gemm_scaling){.found = p->scale_d,
+                             .given = p->given_scale_d,
+                             .group = p->grouping == QN_GEMM_GROUPED_MASKED ? p->scale_d_group : 0,
+                             .row = p->scale_d_row,
+                             .nb = p->scale_d_nb,
+                             .eps = p->eps};
+}
+
 /** Returns the columns of the product that a workgroup computes. */
 static int64_t columns_of(const qni_config *config, const qni_gemm_problem *p) {
     const bool is_wide = config->flags & QNI_GEMM_WIDENS && qni_is_fp8(p->dtype_d);
@@ -94,12 +103,7 @@ static qk_gemm_full_args full_args(const qni_config *config, const qni_gemm_prob
     const int64_t columns = columns_of(config, p);
     return (qk_gemm_full_args){
         .g = qni_gemm_kernel_args(p, config->rows, columns),
-        .scaling = {.found = p->scale_d,
-                    .given = p->given_scale_d,
-                    .group = p->grouping == QN_GEMM_GROUPED_MASKED ? p->scale_d_group : 0,
-                    .row = p->scale_d_row,
-                    .nb = p->scale_d_nb,
-                    .eps = p->eps},
+        .scaling = qni_gemm_scaling(p),
         .bias_group = p->bias_group,
     };
 }

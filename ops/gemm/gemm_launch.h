@@ -14,6 +14,8 @@ bool qni_gemm_fits_grid(const qni_variant *variant, const qni_gemm_problem *p, q
 qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns);
 /** Writes why a problem is not for a kernel that takes block scales alone. Returns false. */
 bool qni_gemm_fail_scales(qni_reason *why);
+/** Returns how a d of FP8 is scaled. */
+qk_gemm_scaling qni_gemm_scaling(const qni_gemm_problem *p);
 /** Returns the rows that a group is likely to have. */
 int64_t qni_gemm_likely_rows(const qni_gemm_problem *p);
 

@@ -4,10 +4,10 @@
 #include "../gemm_launch.h"
 
 constexpr uint32_t K_BYTES = 128, LINES = 64, // of boxes, as gemm_abi.h has them
-    D_ROWS = 64, D_COLUMNS = 64;
+    D_ROWS = 64, D_BYTES = 128;
 
 /** A tile's images, by their QK_FORM; some tiles lack some. */
-enum { GROUPED, PLAIN, STEPS, SLABS };
+enum { GROUPED, PLAIN, STEPS, SLABS, CODES };
 
 static bool has_image(const qni_config *config, int form) {
     return config->kernel[form].image;
@@ -114,9 +114,10 @@ static qni_tensor_map map_b(const qni_gemm_problem *p, const qni_config *config)
 
 static qni_tensor_map map_d(const qni_gemm_problem *p, const qni_config *config) {
     qni_tensor_map map = map_rows("d", p->d, p->dtype_d, p->n, rows_of_d(p), has_slabs(p, config));
-    map.box[0] = config->columns < D_COLUMNS ? config->columns : D_COLUMNS;
+    const uint32_t columns = D_BYTES / (uint32_t)qni_dtype_bytes(p->dtype_d);
+    map.box[0] = config->columns < columns ? config->columns : columns;
     map.box[1] = D_ROWS;
-    map.swizzle_bytes = map.box[0] == D_COLUMNS ? 128 : 0;
+    map.swizzle_bytes = map.box[0] == columns ? D_BYTES : 0;
     return map;
 }
 
@@ -160,6 +161,19 @@ static bool fits_registers(const qni_gemm_problem *p) {
             (has_pairs(p->gate, p->dtype_gate) && p->gate_batch % 2 == 0 && is_one_batch));
 }
 
+/** Returns whether d is of codes that the tile can make of its sums: of groups of 128 columns, each
+ *  of which one tile holds. */
+static bool fits_codes(const qni_gemm_problem *p, const qni_config *config, qni_reason *why) {
+    if (p->dtype_d != QNI_E4M3FN || !has_image(config, CODES) || p->n % QNI_GEMM_GROUP != 0)
+        return qni_no(why, "d is %s with %ld columns; %s", qni_dtype_name(p->dtype_d), (long)p->n,
+                      has_image(config, CODES) ? "takes e4m3fn with a multiple of 128"
+                                               : "takes no FP8");
+    const qni_tensor_map map = map_d(p, config);
+    if (p->gate || !fits_registers(p))
+        return qni_no(why, "d is e4m3fn; then takes no gate, and bias aligned to two elements");
+    return fits_map(&map, rows_of_d(p), why);
+}
+
 /** Returns whether the copy engine can store d, in boxes. It writes whole 16 bytes, past the last
  *  column too. */
 static bool has_map_d(const qni_gemm_problem *p, const qni_config *config) {
@@ -182,6 +196,8 @@ static bool has_scale_copies(const qni_gemm_problem *p, const qni_config *config
 /** Returns which of the tile's images takes the product. A tile without registers to spare lacks
  *  the one that knows epilogues and adds c in registers. */
 static int image_of(const qni_gemm_problem *p, const qni_config *config) {
+    if (qni_is_fp8(p->dtype_d))
+        return CODES;
     if (has_slabs(p, config))
         return SLABS;
     if (p->grouping != QN_GEMM_DENSE)
@@ -217,9 +233,10 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
         .slab_scales = (uint32_t)slab_of(rows_of_scale_a(p)),
         .blocks = (uint32_t)qni_pieces(p->k * qni_dtype_bytes(p->dtype_a), K_BYTES),
         .band = band_rows / config->rows,
-        .has_map_d = has_map_d(p, config),
+        .has_map_d = qni_is_fp8(p->dtype_d) || has_map_d(p, config),
         .has_steps = has_more(p),
         .has_scales = qni_is_fp8(p->dtype_a) && has_scale_copies(p, config),
+        .scaling = qni_gemm_scaling(p),
     };
     QN_TRY(encode_maps(stream->device, p, config, &args));
     const uint32_t grid[3] = {(uint32_t)(tiles < most ? tiles : most), 1, 1};
@@ -241,9 +258,13 @@ static bool is_contiguous(const char *name, const char *across, bool is_across, 
 static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     const qni_config *config = &variant->config;
     const qni_tensor_map a = map_a(p, config), b = map_b(p, config);
-    if (qni_gemm_needs_full(p))
+    const bool has_codes = qni_is_fp8(p->dtype_d) && p->grouping == QN_GEMM_DENSE &&
+                           p->activation != QN_GEMM_SILU_AND_MUL;
+    if (has_codes && !fits_codes(p, config, why))
+        return false;
+    if (!has_codes && qni_gemm_needs_full(p))
         return qni_no(why, "takes no SiLU-and-multiply, no bias or activation of groups, and d of "
-                           "bf16 or f32");
+                           "bf16, f32 or, dense, e4m3fn");
     if (qni_gemm_has_epilogue(p) && !has_image(config, STEPS))
         return qni_no(why, "takes no bias, activation or gate");
     if (p->is_packed)

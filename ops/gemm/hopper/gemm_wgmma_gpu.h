@@ -10,6 +10,7 @@
 //   1                 groups, epilogues, and d that the copy engine does not store
 //   2                 groups
 //   3                 epilogues; maps have a third dimension, so that groups may lie anywhere
+//   4                 groups, and d that is not of e4m3fn codes; tiles hold groups of 128 columns
 // QK_A_ACROSS, QK_B_ACROSS: the operand's rows, not k, are contiguous (16-bit kinds alone). Its
 // tile comes in boxes of 64 of its rows by the stage's k.
 #ifndef QK_GEMM_WGMMA_GPU_H
@@ -23,9 +24,10 @@
 #define QK_FORM 0
 #endif
 enum {
-    IS_DENSE = QK_FORM == 1 || QK_FORM == 2,
-    HAS_STEPS = QK_FORM == 2,
-    HAS_LANES = QK_FORM != 1,
+    HAS_CODES = QK_FORM == 4,
+    HAS_STEPS = QK_FORM == 2 || HAS_CODES,
+    IS_DENSE = QK_FORM == 1 || HAS_STEPS,
+    HAS_LANES = QK_FORM != 1 && !HAS_CODES,
     HAS_SLABS = QK_FORM == 3,
 };
 #if !defined(QK_A_ACROSS)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the gemm kernels for Hopper's tensor cores bring a tile's sums to d: what acts on them first,
-// then boxes by the copy engine, or rows by lanes.
+// then boxes by the copy engine, of bf16 or codes, or rows by lanes.
 #ifndef QK_GEMM_WGMMA_STORE_GPU_H
 #define QK_GEMM_WGMMA_STORE_GPU_H
 
 #include "gemm_wgmma_gpu.h"
+#include "scale.h"
 
 /** Makes the team meet once its stores have read their LDS. */
 QD_INLINE void wait_for_stores(uint32_t team) {
@@ -190,6 +191,59 @@ QD_INLINE void store_boxes(uint64_t maps, uint32_t region, uint32_t team, const 
         }
 }
 
+// ---- from sums to codes and their scales, by quantize's formulas (gpu/scale.h)
+
+static_assert(!HAS_CODES || (BN == 128 && REGIONS == CHUNKS), "a tile's row is a group of columns");
+
+/** Returns the largest magnitude in a row of a chunk, of which four neighbouring lanes have pairs
+ *  of columns: s[0] and s[1] and those of every fourth two. */
+QD_INLINE float top_of_row(const float *s) {
+    float top = 0;
+    QD_UNROLL for (uint32_t i = 0; i < SUMS; i += 4)
+        top =
+            __builtin_fmaxf(top, __builtin_fmaxf(__builtin_fabsf(s[i]), __builtin_fabsf(s[i + 1])));
+    uint32_t bits = qd_as_u32(top);
+    bits = qd_max(bits, qd_swap_lanes(bits, 1));
+    return qd_as_f32(qd_max(bits, qd_swap_lanes(bits, 2)));
+}
+
+/** Puts a row's codes into LDS at `to`, the row's 128 bytes, whose pieces of 16 the copy engine
+ *  expects exchanged by `turn`; s is as in top_of_row. Returns the row's scale. */
+QD_INLINE float put_codes(const qk_gemm_scaling *scaling, uint32_t to, uint32_t turn,
+                          const float *s) {
+    const float most = qd_fp8_max(QD_E4M3FN);
+    const float scale = scaling->found ? qd_scale_of(qd_as_u32(top_of_row(s)), scaling->eps, most)
+                                       : *scaling->given;
+    const float inverse = 1.0f / scale;
+    QD_UNROLL for (uint32_t g = 0; g < GROUPS; g++)
+        *(QD_LDS uint16_t *)(uintptr_t)(to + (g / 2 ^ turn) * 16 + g % 2 * 8) =
+            (uint16_t)qd_fp8_encode2(QD_E4M3FN, s[4 * g] * inverse, s[4 * g + 1] * inverse);
+    return scale;
+}
+
+/** Stores a team's sums as codes, and their scales. */
+QD_INLINE void store_codes(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t region,
+                           uint32_t team, const target *to, const float sum[CHUNKS][SUMS]) {
+    const uint32_t lane = qd_lane(), own = qd_thread() % QD_TEAM / 32 * 16 + lane / 4;
+    const uint32_t first = to->row + team * CHUNKS * 64;
+    float *scales = p->scaling.found + to->n / 128 * p->scaling.nb;
+    QD_UNROLL for (uint32_t i = 0; i < 2 * CHUNKS; i++) { // a thread's rows: own, and 8 below it
+        const uint32_t at = i / 2 * 64 + own + i % 2 * 8;
+        const float scale = put_codes(&p->scaling, region + at * 128 + lane % 4 * 2, own % 8,
+                                      &sum[i / 2][i % 2 * 2]);
+        if (p->scaling.found && lane % 4 == 0 && first + at < p->g.m)
+            scales[(first + at) * p->scaling.row] = scale;
+    }
+    qd_async_fence();
+    qd_team_barrier(1 + team, QD_TEAM);
+    if (qd_thread() % QD_TEAM == 0) QD_UNROLL
+        for (uint32_t c = 0; c < CHUNKS; c++)
+            qd_tensor_store2(maps + offsetof(qk_gemm_wgmma_args, d), region + c * 64 * 128, to->n,
+                             first + c * 64);
+}
+
+// ---- by lanes
+
 /** Stores columns x to x + PART - 1 of a chunk by lanes, four columns each: any d, c added, only
  *  rows that are to be written. Pieces of 16 bytes in LDS are exchanged by row, so that banks
  *  differ. */
@@ -234,8 +288,12 @@ QD_INLINE void store(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, 
     // From an address that it knows, clang computes others before the product's loop, where ptxas
     // may then spill sums.
     const uint32_t region = (IS_TIGHT ? base : qd_opaque(base)) + team * TEAM_D_BYTES;
-    if (HAS_STEPS && p->has_steps && p->has_map_d)
+    if (HAS_CODES || (HAS_STEPS && p->has_steps && p->has_map_d))
         finish_tile(&p->g, region, team, to, sum);
+    if (HAS_CODES) {
+        store_codes(p, maps, region, team, to, sum);
+        return;
+    }
     const uint32_t mine = ((1u << CHUNKS) - 1) << team * CHUNKS;
     if (!HAS_LANES || (IS_DENSE ? p->has_map_d : (to->boxes & mine) == mine)) {
         store_boxes(maps, region, team, to, slab_of_target(&p->g, base, r, to), sum);

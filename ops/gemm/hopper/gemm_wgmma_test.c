@@ -90,6 +90,17 @@ static void epilogues_are_taken(void **) {
     assert_non_null(strstr(cheapest(&p), "gemm.fp8_wgmma_"));
 }
 
+/** So do dense products whose d is e4m3fn. */
+static void codes_are_taken(void **) {
+    qni_gemm_problem p = dense(QNI_E4M3FN, 4608, 12288, 3072);
+    p.dtype_d = QNI_E4M3FN, p.bias = memory, p.activation = QN_GEMM_GELU_TANH;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_192x128");
+    p.m = 512;
+    assert_non_null(strstr(cheapest(&p), "gemm.fp8_wgmma_"));
+    p.m = 1;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_64x128");
+}
+
 /** The same product with m contiguous in a, n contiguous in b. */
 static qni_gemm_problem across(qni_gemm_problem p, bool is_a, bool is_b) {
     if (is_a)
@@ -203,8 +214,14 @@ static void others_are_refused_by_name(void **) {
     assert_refused(bf16, &p, "takes no SiLU-and-multiply, no bias or");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_F16;
     assert_refused(fp8, &p, "takes no SiLU-and-multiply, no bias or");
-    p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_E4M3FN;
-    assert_refused(fp8, &p, "takes no SiLU-and-multiply, no bias or");
+    p = dense(QNI_E4M3FN, 64, 144, 128), p.dtype_d = QNI_E4M3FN;
+    assert_refused(fp8, &p, "d is e4m3fn with 144 columns; takes e4m3fn with a multiple of 128");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_E4M3FN, p.gate = memory, p.gate_rows = 64;
+    assert_refused(fp8, &p, "d is e4m3fn; then takes no gate");
+    p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_E4M3FN, p.d = memory + 8;
+    assert_refused(fp8, &p, "d is not aligned to 16 bytes");
+    p = dense(QNI_BF16, 64, 128, 128), p.dtype_d = QNI_E4M3FN;
+    assert_refused(bf16, &p, "d is e4m3fn with 128 columns; takes no FP8");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.grouping = QN_GEMM_GROUPED_MASKED, p.bias = memory;
     assert_refused(fp8, &p, "no bias or activation of groups");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.bias = memory;
@@ -224,6 +241,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_are_those_that_were_fastest),
         cmocka_unit_test(epilogues_are_taken),
+        cmocka_unit_test(codes_are_taken),
         cmocka_unit_test(layouts_have_tiles),
         cmocka_unit_test(groups_may_lie_anywhere),
         cmocka_unit_test(groups_count_by_their_rows),
