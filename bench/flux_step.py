@@ -9,8 +9,8 @@
 
 The sides: `eager`, PyTorch's ops, on GPUs with cuDNN's attention; `compile`, the same with each
 block compiled by torch.compile; `bf16`, quern's ops and matrix products with bias, GELU, gate and residual inside; `fp8`, the same
-with products of FP8, whose weights have a scale for each 128 x 128 and whose activations are quantised by groups of 128 in the
-step. Sides take turns, each a CUDA graph of one step. "apart" is the relative distance from `eager`'s result.
+with products of FP8, whose weights have a scale for each 128 x 128 and whose activations are quantised by groups of 128 where they
+are made. Sides take turns, each a CUDA graph of one step. "apart" is the relative distance from `eager`'s result.
 """
 
 import argparse
@@ -84,13 +84,13 @@ class Model:
 
 # ---- PyTorch's ops
 
-def parts(layer, x, n):
-    """Returns n rows of a modulation, each [1, width]."""
-    return functional.linear(functional.silu(x), layer.weight, layer.bias).chunk(n, -1)
-
-
 def linear(x, layer):
     return functional.linear(x, layer.weight, layer.bias)
+
+
+def parts(layer, x, n):
+    """Returns n rows of a modulation, each [1, width]."""
+    return linear(functional.silu(x), layer).chunk(n, -1)
 
 
 def modulated(x, scale, shift):
@@ -150,21 +150,59 @@ class InBf16:
     def prepared(self, x):
         return x
 
+    def modulated(self, x, scale, shift):
+        return quern.adaptive_layernorm(x[None], scale, shift)[0]
+
     def product(self, x, layer, **options):
         return quern.gemm(x, layer.weight, bias=layer.bias, **options)
 
+    def activated(self, x, layer):
+        """The first product of an MLP, as the second one takes it."""
+        return self.product(x, layer, activation="gelu_tanh")
+
+    def beside_attention(self, attend, x, layer):
+        """attend's result, which it writes to a tensor, and beside it the first product of an MLP."""
+        rows, width = x.shape
+        both = x.new_empty(rows, 5 * width)
+        attend(both[:, :width])
+        self.product(x, layer, activation="gelu_tanh", out=both[:, width:])
+        return both
+
 
 class InFp8:
-    """Products of FP8; what is multiplied twice is quantised once, with the scales of a group in a row, as the copy engine of
-    Hopper takes them."""
+    """Products of FP8: norms and products write what the next product takes, codes and scales of groups of 128, those of a group
+    in a row, as the copy engine of Hopper takes them. Attention's result alone is quantised apart."""
 
-    def prepared(self, x):
-        rows, columns = x.shape
-        scale = x.new_empty(-(-columns // 128), -(-rows // 4) * 4, dtype=torch.float32).T[:rows]
-        return quern.quantize_groups(x, scale=scale)
+    def room(self, x, columns):
+        rows = len(x)
+        scale = x.new_empty(columns // DIM, -(-rows // 4) * 4, dtype=torch.float32).T[:rows]
+        return x.new_empty(rows, columns, dtype=torch.float8_e4m3fn), scale
+
+    def prepared(self, x, room=None):
+        q, scale = self.room(x, x.shape[1]) if room is None else room
+        return quern.quantize_groups(x, q=q, scale=scale)
+
+    def modulated(self, x, scale, shift):
+        q, scales = self.room(x, x.shape[1])
+        quern.adaptive_layernorm_dynamic_quant(x[None], scale, shift, out=q[None], scale_out=scales[None])
+        return q, scales
 
     def product(self, x, layer, **options):
         return quern.gemm(x[0], layer.quantized, scale_a=x[1], scale_b=layer.scale, bias=layer.bias, **options)
+
+    def activated(self, x, layer, room=None):
+        q, scale = self.room(x[0], len(layer.weight)) if room is None else room
+        self.product(x, layer, activation="gelu_tanh", out=q, scale_out=scale)
+        return q, scale
+
+    def beside_attention(self, attend, x, layer):
+        width = x[0].shape[1]
+        q, scale = self.room(x[0], 5 * width)
+        o = q.new_empty(len(q), width, dtype=BF16)
+        attend(o)
+        self.prepared(o, (q[:, :width], scale[:, :width // DIM]))
+        self.activated(x, layer, (q[:, width:], scale[:, width // DIM:]))
+        return q, scale
 
 
 def heads_in_place(qkv, norms, table):
@@ -179,54 +217,49 @@ def attend(qkv, out):
     quern.attention(q, k, v, out=out.unflatten(-1, (-1, DIM))[None])
 
 
-def quern_modulated(kind, x, scale, shift):
-    return kind.prepared(quern.adaptive_layernorm(x[None], scale, shift)[0])
-
-
 def quern_double(kind, block, text, picture, time, table):
     qkv = text.new_empty(len(text) + len(picture), 3 * text.shape[1])
     places, streams = (slice(len(text)), slice(len(text), None)), []
     for stream, x, part in zip(block, (text, picture), places, strict=True):
-        m = parts(stream.modulation, time, 6)
-        kind.product(quern_modulated(kind, x, m[1], m[0]), stream.qkv, out=qkv[part])
+        m = linear(time, stream.modulation).chunk(6, -1)
+        kind.product(kind.modulated(x, m[1], m[0]), stream.qkv, out=qkv[part])
         heads_in_place(qkv[part], stream.norms, [t[part] for t in table])
         streams.append((stream, x, m, part))
     o, results = text.new_empty(len(qkv), text.shape[1]), []
     attend(qkv, o)
     for stream, x, m, part in streams:
         x = kind.product(kind.prepared(o[part]), stream.out, gate=m[2], c=x)
-        up = kind.product(quern_modulated(kind, x, m[4], m[3]), stream.up, activation="gelu_tanh")
-        results.append(kind.product(kind.prepared(up), stream.down, gate=m[5], c=x))
+        up = kind.activated(kind.modulated(x, m[4], m[3]), stream.up)
+        results.append(kind.product(up, stream.down, gate=m[5], c=x))
     return results
 
 
 def quern_single(kind, block, x, time, table):
-    m = parts(block.modulation, time, 3)
-    y = quern_modulated(kind, x, m[1], m[0])
+    m = linear(time, block.modulation).chunk(3, -1)
+    y = kind.modulated(x, m[1], m[0])
     qkv = kind.product(y, block.qkv)
     heads_in_place(qkv, block.norms, table)
-    both = x.new_empty(len(x), 5 * x.shape[1])
-    attend(qkv, both[:, :x.shape[1]])
-    kind.product(y, block.up, activation="gelu_tanh", out=both[:, x.shape[1]:])
-    return kind.product(kind.prepared(both), block.out, gate=m[2], c=x)
+    both = kind.beside_attention(lambda o: attend(qkv, o), y, block.up)
+    return kind.product(both, block.out, gate=m[2], c=x)
 
 
 # ---- a step
 
-def step_of(model, double, single):
+def step_of(model, double, single, prepared=lambda time: time):
     def step():
-        text, picture = model.text, model.picture
+        text, picture, time = model.text, model.picture, prepared(model.time)
         for block in model.double:
-            text, picture = double(block, text, picture, model.time, model.table)
+            text, picture = double(block, text, picture, time, model.table)
         x = torch.cat((text, picture))
         for block in model.single:
-            x = single(block, x, model.time, model.table)
+            x = single(block, x, time, model.table)
         return x
     return step
 
 
 def quern_step(kind):
-    return lambda model: step_of(model, lambda *x: quern_double(kind, *x), lambda *x: quern_single(kind, *x))
+    """The modulations, of one row, stay PyTorch's bf16; what all of them take is made once."""
+    return lambda model: step_of(model, lambda *x: quern_double(kind, *x), lambda *x: quern_single(kind, *x), functional.silu)
 
 
 SIDES = {"eager": lambda model: step_of(model, torch_double, torch_single),
