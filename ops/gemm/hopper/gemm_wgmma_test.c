@@ -13,23 +13,32 @@ static qn_device h200(void) {
     return chip;
 }
 
+/** FP8 comes with scales of blocks, for up to as many groups as the tests have. */
 static qni_gemm_problem dense(qni_dtype dtype, int64_t m, int64_t n, int64_t k) {
-    return (qni_gemm_problem){.dtype_a = dtype,
-                              .dtype_b = dtype,
-                              .dtype_d = QNI_BF16,
-                              .groups = 1,
-                              .m = m,
-                              .n = n,
-                              .k = k,
-                              .d = memory,
-                              .a = memory,
-                              .b = memory,
-                              .d_row = n,
-                              .a_row = k,
-                              .a_k = 1,
-                              .b_n = k,
-                              .b_k = 1,
-                              .m_alignment = 128};
+    const int64_t kb = qni_pieces(k, 128);
+    qni_gemm_problem p = {.dtype_a = dtype,
+                          .dtype_b = dtype,
+                          .dtype_d = QNI_BF16,
+                          .groups = 1,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .d = memory,
+                          .a = memory,
+                          .b = memory,
+                          .d_row = n,
+                          .a_row = k,
+                          .a_k = 1,
+                          .b_n = k,
+                          .b_k = 1,
+                          .m_alignment = 128};
+    if (dtype == QNI_E4M3FN) {
+        p.scale_a = p.scale_b = (const float *)memory;
+        p.scale_a_group = m * kb, p.scale_a_row = kb, p.scale_a_kb = 1;
+        p.scale_b_group = qni_pieces(n, 128) * kb, p.scale_b_nb = kb, p.scale_b_kb = 1;
+        p.scale_b_columns = 128;
+    }
+    return p;
 }
 
 static const qni_variant *named(const char *name) {
