@@ -218,7 +218,7 @@ static int tells_chips(void) {
                    quernsim_chip("gfx950", other, sizeof other) &&
                    strstr(other, "\ncompute_units 256\n") &&
                    !quernsim_chip("gfx942", little, sizeof little) &&
-                   !quernsim_chip("gfx1151", other, sizeof other) &&
+                   !quernsim_chip("gfx12-generic", other, sizeof other) &&
                    !quernsim_chip("nonesuch", other, sizeof other) &&
                    !quernsim_chip(nullptr, other, sizeof other)
                ? 7
