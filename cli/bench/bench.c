@@ -349,10 +349,9 @@ static qn_status check_clock(const qn_device_info *info) {
         return QN_OK;
     return cli_fail(QN_E_UNSUPPORTED, "device %s has no clock, so there is nothing to measure%s",
                     info->spec,
-                    !info->is_modelled ? ""
-                    : strncmp(info->arch, "gfx9", 4) && strcmp(info->arch, "gfx1151")
-                        ? ": time is modelled of gfx90a, gfx942, gfx950 and gfx1151 alone"
-                        : ": QUERN_SIM has clock=off");
+                    !info->is_modelled              ? ""
+                    : strstr(info->arch, "generic") ? ": no time is modelled of generic chips"
+                                                    : ": QUERN_SIM has clock=off");
 }
 
 /** Opens the device. Times of a simulated one are modelled. */

@@ -319,8 +319,8 @@ static qn_status open_device(job *j) {
                         info->spec);
     if (!info->has_clock && !o.is_dry)
         return cli_fail(QN_E_UNSUPPORTED,
-                        "device %s has no clock, so there is nothing to measure: time is modelled "
-                        "of gfx90a, gfx942, gfx950 and gfx1151 alone",
+                        "device %s has no clock, so there is nothing to measure: no time is "
+                        "modelled of generic chips",
                         info->spec);
     return QN_OK;
 }

@@ -46,7 +46,7 @@ static const sim_chip chips[] = {
      .memory_bytes = UINT64_C(16) << 30, .memory_clock_khz = 1258000, .memory_bus_bits = 256,
      .l2_bytes = 8 << 20, .num_xccs = 1, .pci_chip = 0x7550,
      .simds = 2, .joint_units = 2, .vgprs = 1536, .vgpr_granule = 24, .lds_granule = 512, .lds_banks = 32, .max_groups = 32,
-     .line_bytes = 128},
+     .line_bytes = 128, .timing = &sim_gfx1201_timing},
     {.arch = SIM_GFX11_GENERIC, .name = "gfx11-generic", .gcn_name = "gfx11-generic",
      .marketing = "AMD RDNA3 (simulated)", .elf_mach = 0x54, .generic_mach = 0x54, .gfx_major = 11, .gfx_minor = 0,
      .compute_units = 12, .wave_size = 32, .lds_bytes = 65536, .max_waves_per_simd = 16, .clock_khz = 2500000,

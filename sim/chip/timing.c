@@ -306,3 +306,79 @@ const sim_timing sim_gfx1151_timing = {
     .l2_byte_fj = 0,
     .hbm_byte_fj = 40000,
 };
+
+// RDNA 4: RDNA 3.5's values where nothing else is said. No latency that could be had and trusted is
+// published.
+const sim_timing sim_gfx1201_timing = {
+    .issue_cycles = 1,
+    .valu_cycles = 1,
+    .trans_cycles = 4,
+    .trans_shadow_cycles = 1,
+    .valu_result_cycles = 5,    // LLVM, M
+    .trans_result_cycles = 9,   // LLVM, M
+    .scalar_result_cycles = 2,  // LLVM, M
+    .pass_cycles = 4,           // MIC, H
+    .matrix_shadow_cycles = 64, // L
+    .branch_cycles = 16,
+    .barrier_cycles = 28,
+    .sleep_cycles = 64,
+    .fetch_cache_bytes = 32768,
+    .fetch_bytes = 128,
+    .fetch_ahead = 1,
+    .scalar_units = 2,
+
+    .scalar_cache_bytes = 16384,
+    .scalar_line_bytes = 64,
+    .scalar_hit_cycles = 44,
+
+    .lds_cycles = 64,
+    .lds_pair_bytes = 128,
+    .lds_store_cycles = 0,
+    .lds_queue_cycles = 64,
+
+    .address_cycles = 1,
+    .l1_bytes = 32768, // ROCm's table of GPUs, H
+    .l1_ways = 16,
+    .l1_hit_cycles = 90,
+    .l1_port_bytes = 64,
+    .l1_misses = 256,
+    .l1_queue_cycles = 256,
+    .mid_bytes = 0, // L: what RDNA 3 has there keeps no lines
+    .mid_ways = 1,
+    .mid_units = 1,
+    .mid_hit_cycles = 1,
+    .mid_read_bytes = 4,
+    .l2_channels = 32, // L
+    .l2_ways = 16,
+    .l2_hit_cycles = 250,
+    .l2_read_bytes = 64,
+    .l2_write_bytes = 64,
+    .l2_unit_bytes = 64,
+    .atomic_cycles = 300,
+    .atomic_lane_cycles = 1,
+
+    .fabric_bytes = 690,   // L: 2048 bytes a ns, of 16 channels of 64 bytes at 2 GHz
+    .mall_mib = 64,        // H
+    .mall_ns = 130,        // L: below the RX 7900 XTX's, whose cache is on other dies
+    .hbm_channels = 16,    // of 16 bits, H
+    .hbm_ns = 250,         // L
+    .hbm_mb_per_s = 34000, // L: 85 % of 640 GB/s
+
+    .group_cycles = 4,
+    .wave_cycles = 32,
+    .launch_ns = 2000,
+
+    // L: nothing says what its work draws. These energies never come to the limit.
+    .limit_w = 304, // H
+    .static_w = 60,
+    .reference_mhz = 2970,
+    .energy_exponent = 105,
+    .flop_f16_fj = 900,
+    .flop_bf16_fj = 900,
+    .flop_f8_fj = 450,
+    .flop_f32_fj = 3000,
+    .valu_pj = 30,
+    .lds_byte_fj = 0,
+    .l2_byte_fj = 0,
+    .hbm_byte_fj = 40000,
+};

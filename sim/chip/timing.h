@@ -11,6 +11,7 @@ typedef struct sim_timing {
 #undef SIM_TIMING
 } sim_timing;
 
-extern const sim_timing sim_gfx90a_timing, sim_gfx942_timing, sim_gfx950_timing, sim_gfx1151_timing;
+extern const sim_timing sim_gfx90a_timing, sim_gfx942_timing, sim_gfx950_timing, sim_gfx1151_timing,
+    sim_gfx1201_timing;
 
 #endif

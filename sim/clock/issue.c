@@ -220,6 +220,10 @@ static void go_on(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
     if (t->is & SIM_SETS_PRIORITY)
         w->priority = inst->imm & 3;
     w->ready = v->tick + sim_ticks(cycles);
+    if (t->is & SIM_AWAITS && w->wave->state == SIM_RUNNING) { // of gfx12: all have signalled
+        w->reason = SIM_SPENT_WAIT_BARRIER;
+        w->ready = sim_later(w->ready, w->resident->signalled + sim_ticks(time->barrier_cycles));
+    }
 }
 
 static void add_energy(sim_machine *m, const sim_traits *t) {
@@ -306,6 +310,8 @@ static void issue(visit *v, sim_timed_wave *w, const sim_inst *inst) {
     if (m->facts)
         occupy(v, w, m->facts);
     add_energy(m, &inst->traits);
+    if (inst->traits.is & SIM_SIGNALS)
+        r->signalled = v->tick;
     go_on(v, w, inst);
     const sim_wave_state state = w->wave->state;
     if (state == SIM_ENDED || state == SIM_FAULTED)

@@ -114,8 +114,9 @@ struct sim_resident {
     sim_group_unit *unit;
     struct sim_seat {
         uint8_t simd, place;
-    } *places;         // of its waves
-    uint32_t num_left; // waves that have not ended
+    } *places;          // of its waves
+    uint32_t num_left;  // waves that have not ended
+    uint64_t signalled; // tick at which a wave last signalled for a barrier
 };
 
 typedef struct sim_event {

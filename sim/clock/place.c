@@ -78,6 +78,7 @@ static bool start(sim_xcd *xcd, sim_group_unit *unit, uint64_t tick) {
     xcd->dispatch_free = sim_later(xcd->dispatch_free, tick) + sim_ticks(m->timing->group_cycles);
     r->unit = unit;
     r->num_left = r->group.num_waves;
+    r->signalled = 0;
     unit->num_residents++;
     for (uint32_t i = 0; i < r->group.num_waves; i++)
         seat(m, r, i, xcd->dispatch_free + sim_ticks(m->timing->wave_cycles));

@@ -258,10 +258,9 @@ hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const 
     }
     const sim_kernel *kernel = function->kernel;
     if (sim_hip.options.clock != SIM_CLOCK_OFF && !stream->device->chip->timing) {
-        sim_hip_report(
-            "QUERN_SIM",
-            "clock: no time is modelled for %s; accepted: gfx90a, gfx942, gfx950, gfx1151",
-            stream->device->chip->name);
+        sim_hip_report("QUERN_SIM",
+                       "clock: no time is modelled for %s; accepted: any but generic chips",
+                       stream->device->chip->name);
         return hipErrorNotSupported;
     }
     hipError_t error = check_shape(kernel, stream->device->chip, grid, block, dynamic_lds);

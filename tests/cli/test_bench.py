@@ -98,7 +98,7 @@ def test_modelled_table(tmp_path):
 
 @simulated
 def test_modelled_is_refused():
-    refused(*GEMM[:3], "sim:gfx1201", says=["sim:gfx1201 has no clock", "gfx950 and gfx1151 alone"], env=environment())
+    refused(*GEMM[:3], "sim:gfx12-generic", says=["sim:gfx12-generic has no clock", "generic chips"], env=environment())
     refused(*GEMM, says=["sim:gfx942 has no clock", "clock=off"], env=environment(QUERN_SIM="clock=off"))
     (r,) = modelled(*GEMM, "--clock", "on", QUERN_SIM="clock=off")  # the option comes last
     assert r["kernel"].startswith("gemm.")

@@ -156,8 +156,8 @@ def test_modelled_time_of_processes(tmp_path):
             for inst in a["instructions"]]
     assert b["instructions"] == both and both
     assert b["memory"]["hbm_lines"] == 2 * a["memory"]["hbm_lines"] and (b["mhz"], b["watts"]) == (a["mhz"], a["watts"])
-    done = run("profile", "--clock", "full", "--", *check("sim:gfx1201"))
-    assert done.returncode != 0 and "no time is modelled for gfx1201" in done.stderr
+    done = run("profile", "--clock", "full", "--", *check("sim:gfx12-generic"))
+    assert done.returncode != 0 and "no time is modelled for gfx12-generic" in done.stderr
 
 
 @pytest.mark.skipif(SANITIZER != "", reason="plain Python cannot load a sanitizer's build")
