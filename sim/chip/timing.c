@@ -230,9 +230,10 @@ const sim_timing sim_gfx950_timing = {
     .hbm_byte_fj = 30000,
 };
 
-// RDNA 3.5. Sources beside those above: ROCm Compute Profiler's metrics of gfx1151 (RCP 1151), LLVM's
-// model of gfx11 and gfx12 (LLVM), Chips and Cheese on Strix Halo (CCS) and on RDNA 3's latencies
-// (CCR). Of this chip's latencies up to the second level nothing that could be had is published.
+// RDNA 3.5. Sources beside those above: ROCm Compute Profiler's metrics of gfx1151 (RCP 1151),
+// LLVM's model of gfx11 and gfx12 (LLVM), Chips and Cheese on Strix Halo (CCS) and on RDNA 3's
+// latencies (CCR). Of this chip's latencies up to the second level nothing that could be had is
+// published.
 const sim_timing sim_gfx1151_timing = {
     .issue_cycles = 1,          // "RDNA3" ISA, H; one instruction of each category: L
     .valu_cycles = 1,           // "RDNA3" ISA, H: 32 lanes

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long accesses to LDS take. Two SIMDs share a port; the banks serve both ports. look/banks.c
-// says how many cycles the banks work on an access. Each compute unit of joint ones is taken to find
-// its data in banks of its own.
+// says how many cycles the banks work on an access. Each compute unit of joint ones is taken to
+// find its data in banks of its own.
 #include "../look/count.h"
 #include "machine.h"
 
