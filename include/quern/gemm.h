@@ -83,12 +83,13 @@ typedef struct qn_gemm_args {
  *           activation, gate and c act on that sum in this order and in f32, and the result is
  *           rounded once; for FP8 it is scaled in f32 and rounded, to qn_quantize_groups' bits.
  *           Activations have the relative errors of qn_gelu_tanh_and_mul and qn_silu_and_mul.
- *  Align:   element size; 16-byte aligned rows allow the faster kernels, which take FP8 with scales of
- *           1 x 128 of a and 128 x 128 of b, kb contiguous in scale_b, and bf16 without scales. On Hopper, bf16 is fast in
- *           any layout of such rows; FP8 is with k contiguous in a and b, and fastest if scale_a
- *           has m contiguous and a kb stride of whole 16 bytes. There, bias, gate and c are best
- *           aligned to two elements, n a multiple of 8, and batches of a gate 64 rows or multiples;
- *           d of e4m3fn is fast with FP8 inputs, n a multiple of 128, no gate and rows of d as a's.
+ *  Align:   element size; 16-byte aligned rows allow the faster kernels, which take FP8 with
+ *           scales of 1 x 128 of a and 128 x 128 of b, kb contiguous in scale_b, and bf16 without
+ *           scales. On Hopper, bf16 is fast in any layout of such rows; FP8 is with k contiguous in
+ *           a and b, and fastest if scale_a has m contiguous and a kb stride of whole 16 bytes.
+ *           There, bias, gate and c are best aligned to two elements, n a multiple of 8, and
+ *           batches of a gate 64 rows or multiples; d of e4m3fn is fast with FP8 inputs, n a
+ *           multiple of 128, no gate and rows of d as a's.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; a NaN
  *           stays within its row of a, its column of b or bias (or the pair of columns that makes
  *           one), its column and batch of gate, its element of c; GELU and SiLU of -infinity are
@@ -110,8 +111,8 @@ QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
  *  d        [m, n]  bf16, f16 or FP8; with QN_GEMM_SILU_AND_MUL [m, n/2]
  *  a        [m, k], scale_a as in qn_gemm
  *  b        [groups, n, k]
- *  scale_b  as in qn_gemm, with a dimension of groups or 1 before the others: [groups] has one scale
- *           for each group, [1] one for all
+ *  scale_b  as in qn_gemm, with a dimension of groups or 1 before the others: [groups] has one
+ *           scale for each group, [1] one for all
  *  bias     [groups, n], columns contiguous
  *  scale_d  [m, ceil(columns of d / 128)], of rows that are written
  *  c, gate  null

@@ -68,8 +68,8 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(64, 257, 384, FN, FN, BF, .is_packed = true), DENSE(127, 129, 257, FN, FN, BF),
     DENSE(128, 128, 256, FN, FN, BF, .is_packed = true), DENSE(129, 192, 130, FN, FN, F32),
     DENSE(257, 64, 131, FN, FN, BF, .is_packed = true), DENSE(300, 320, 160, FN, FN, BF),
-    // Scales: of each form in a with each in b, none, and where a dimension of one block or row makes
-    // two forms one.
+    // Scales: of each form in a with each in b, none, and where a dimension of one block or row
+    // makes two forms one.
     DENSE(34, 140, 260, FN, FN, F32, SCALES(ONE, ROWS)), DENSE(34, 140, 260, FNUZ, FN, F32, SCALES(ROWS, ONE), .is_strided = true),
     DENSE(34, 140, 260, FN, FN, BF, SCALES(ROWS, BLOCKS)), DENSE(34, 140, 260, FN, FN, F32, SCALES(BLOCKS, ROWS), .b_transposed = true),
     DENSE(34, 140, 260, FN, FN, F32, SCALES(BLOCKS, ONE)), DENSE(34, 140, 260, FN, FN, F32, SCALES(ONE, BLOCKS), .a_transposed = true),

@@ -68,8 +68,8 @@ static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows
         x->strides[ndim - 2] = 1, x->strides[ndim - 1] = rows > 0 ? rows : 1;
 }
 
-/** Sets the scales of an operand: by K-blocks of rows or of blocks of them, of either alone, one, or
- *  none. */
+/** Sets the scales of an operand: by K-blocks of rows or of blocks of them, of either alone, one,
+ *  or none. */
 static void set_scales(tensor *x, int64_t groups, int64_t rows, int64_t blocks, int64_t k,
                        bool is_turned, bool may_differ, input *in) {
     const uint32_t form = may_differ ? take(in, 16) : 0;
