@@ -100,7 +100,7 @@ IMAGE_LINE = re.compile(r'^QN_IMAGE\((\w+), *"[^"]+", *"[^"]+", *"[^"]*"(?:, *"(
 def spills_allowed():
     """Returns, for each image, its contract: how many SGPRs its kernels may spill, by how targets' names begin."""
     return {m[1]: {name: int(most) for name, most in (word.split("=") for word in (m[2] or "").split())}
-            for path in SOURCE.glob("ops/*/variants.def") for m in IMAGE_LINE.finditer(path.read_text())}
+            for path in [*SOURCE.glob("ops/*/variants.def"), SOURCE / "probe/probes.def"] for m in IMAGE_LINE.finditer(path.read_text())}
 
 
 def breaches_of(kernel, image, target, allowed):
