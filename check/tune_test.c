@@ -156,8 +156,10 @@ static void test_others_beat_it(void **) {
 
 // ---- on the simulated GPU, choices alone
 
-/** Returns a product of packed weights, as qn_gemm makes it of contiguous tensors. */
+/** Returns a product of packed weights, as qn_gemm makes it of contiguous tensors. Nothing reads the
+ *  scales. */
 static qni_gemm_problem product(int64_t m) {
+    static const float scales[1];
     return (qni_gemm_problem){.dtype_a = QNI_E4M3FNUZ,
                               .dtype_b = QNI_E4M3FNUZ,
                               .dtype_d = QNI_BF16,
@@ -168,6 +170,13 @@ static qni_gemm_problem product(int64_t m) {
                               .a_row = 7168,
                               .a_k = 1,
                               .d_row = 4096,
+                              .scale_a = scales,
+                              .scale_b = scales,
+                              .scale_a_row = 56,
+                              .scale_a_kb = 1,
+                              .scale_b_nb = 56,
+                              .scale_b_kb = 1,
+                              .scale_b_columns = 128,
                               .is_packed = true,
                               .packed_n = 4096,
                               .packed_k = 7168};
@@ -321,7 +330,7 @@ static void watch_products(void *) {
     CHILD_CHECK(strcmp(w.line, "gemm gfx942 units=304 n=4096 k=7168 a=e4m3fnuz b=e4m3fnuz d=bf16 "
                                "packed=yes epilogue=none | grouping=dense groups=1 m=4 "
                                "expected_m=0") == 0);
-    CHILD_CHECK(w.num_kernels == 6 && w.bits == 0); // the last is gemm.any
+    CHILD_CHECK(w.num_kernels == 7 && w.bits == 0); // the last is gemm.any_mixed
     w.goes_on = false;
     CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_E_UNSUPPORTED && w.count == 2);
     qn_tune_watch(nullptr, nullptr);

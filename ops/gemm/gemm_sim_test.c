@@ -121,6 +121,7 @@ static void choices_are_kept(void **) {
          "gemm.fp8_mfma_128x128"},
         {64, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.any_fp8", "gemm.any"},
     };
+    static const float scales[1]; // nothing reads them
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const preference *c = &table[i];
         const qni_gemm_problem p = {.grouping = c->grouping,
@@ -135,6 +136,14 @@ static void choices_are_kept(void **) {
                                     .a_k = 1,
                                     .b_n = 7168,
                                     .b_k = 1,
+                                    .scale_a = scales,
+                                    .scale_b = scales,
+                                    .scale_a_row = 56,
+                                    .scale_a_kb = 1,
+                                    .scale_b_group = c->n / 128 * 56,
+                                    .scale_b_nb = 56,
+                                    .scale_b_kb = 1,
+                                    .scale_b_columns = 128,
                                     .is_packed = true};
         const double cost = cost_of(c->kernel, &p), other = cost_of(c->dearer, &p);
         if (!(cost < other))
