@@ -156,8 +156,8 @@ static void test_others_beat_it(void **) {
 
 // ---- on the simulated GPU, choices alone
 
-/** Returns a product of packed weights, as qn_gemm makes it of contiguous tensors. Nothing reads the
- *  scales. */
+/** Returns a product of packed weights, as qn_gemm makes it of contiguous tensors. Nothing reads
+ *  the scales. */
 static qni_gemm_problem product(int64_t m) {
     static const float scales[1];
     return (qni_gemm_problem){.dtype_a = QNI_E4M3FNUZ,

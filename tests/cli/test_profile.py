@@ -137,7 +137,7 @@ def test_modelled_time(tmp_path):
     place, share = dearest["offset"] - kernel["entry"], 100 * cost[dearest["offset"]] / busy
     most = max(dearest["simd_cycles"], key=dearest["simd_cycles"].get)
     assert re.search(rf"^  dearest +{share:.1f} %  {most} +\+0x{place:04x} {re.escape(dearest['text'])}$", text, re.M)
-    assert f"{clock['wave_cycles'] / all_cycles:.2f} a SIMD on average, room for 8" in text
+    assert f"{clock['wave_cycles'] / all_cycles:.2f} a SIMD on average, room for 6" in text
     assert "lines" not in clock and "source lines  none: the code has no line table" in text
     assert f"modelled: {clock['ns']} ns" in (tmp_path / "p.svg").read_text()
     plain, text = profile(tmp_path / "p.json", *only[:2], "--svg", tmp_path / "q.svg", "--", *check())
