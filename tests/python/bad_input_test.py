@@ -53,7 +53,7 @@ SHARED = {"longer": lambda x: np.concatenate([x, x[..., :1]], -1), "shorter": la
 
 # What an op accepts all the same: tensors of free length or strides, and those that may be left out.
 FREE_LENGTH = {"kv_indices", "kv_indptr", "workspace", "group_layout", "ends", "r"}
-FREE_STRIDES = {"scale", "out", "lse", "s", "s_a", "s_b", "s_states"}
+FREE_STRIDES = {"scale", "scale_out", "out", "lse", "s", "s_a", "s_b", "s_states"}
 ANYTHING = {"copy"}  # of any layout, from any device to any other
 
 
