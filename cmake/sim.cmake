@@ -10,19 +10,28 @@ execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs amdgpudisassembler a
 separate_arguments(llvm_libs UNIX_COMMAND "${llvm_libs}")
 
 # Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load: x86-64-v2 (base), which every
-# host runs, and x86-64-v4 (AVX-512). "native" leaves out the one that this machine would not choose.
+# host runs, x86-64-v3 (AVX2) and x86-64-v4 (AVX-512). "native" leaves out those that this machine would not choose.
 set(QUERN_SIM_EXEC all CACHE STRING "builds of the simulator's instructions: all, or native, the one that this processor runs best")
-if(QUERN_SIM_EXEC STREQUAL "all")
-  set(sim_isas base v4)
-elseif(QUERN_SIM_EXEC STREQUAL "native")
+set(sim_march_base -march=x86-64-v2)
+set(sim_march_v3 -march=x86-64-v3)
+set(sim_march_v4 -march=x86-64-v4 -mprefer-vector-width=512)
+set(sim_isas base v3 v4) # from the least demanding to the best
+if(QUERN_SIM_EXEC STREQUAL "native")
   execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -E -dM -x c /dev/null OUTPUT_VARIABLE native COMMAND_ERROR_IS_FATAL ANY)
-  set(sim_isas v4)
-  foreach(part F BW CD DQ VL)
-    if(NOT native MATCHES "__AVX512${part}__ 1")
-      set(sim_isas base)
+  set(needs_v3 AVX2 BMI BMI2 F16C FMA LZCNT MOVBE)
+  set(needs_v4 ${needs_v3} AVX512F AVX512BW AVX512CD AVX512DQ AVX512VL)
+  foreach(isa base v3 v4)
+    set(is_native TRUE)
+    foreach(part ${needs_${isa}})
+      if(NOT native MATCHES "__${part}__ 1")
+        set(is_native FALSE)
+      endif()
+    endforeach()
+    if(is_native)
+      set(sim_isas ${isa})
     endif()
   endforeach()
-else()
+elseif(NOT QUERN_SIM_EXEC STREQUAL "all")
   message(FATAL_ERROR "QUERN_SIM_EXEC is ${QUERN_SIM_EXEC}; accepted: all, native")
 endif()
 file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/object/*.c sim/report/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/look/*.c sim/clock/*.c
@@ -39,8 +48,7 @@ if(sim_sources)
     add_library(sim_exec_${isa} OBJECT ${exec_sources})
     target_link_libraries(sim_exec_${isa} PRIVATE quern_flags)
     target_compile_definitions(sim_exec_${isa} PRIVATE SIM_ISA=${isa})
-    target_compile_options(sim_exec_${isa} PRIVATE ${quern_fast} -fno-math-errno
-      $<IF:$<STREQUAL:${isa},v4>,-march=x86-64-v4;-mprefer-vector-width=512,-march=x86-64-v2>)
+    target_compile_options(sim_exec_${isa} PRIVATE ${quern_fast} -fno-math-errno ${sim_march_${isa}})
     list(APPEND exec_objects $<TARGET_OBJECTS:sim_exec_${isa}>)
   endforeach()
   # The parts that tests and fuzzers link directly.

@@ -106,18 +106,27 @@ static bool read_mfma(reader *r, const char *value) {
            complain(r, "mfma=%s: no such mode; accepted: exact, fast", value);
 }
 
+static const char *const exec_builds[SIM_NUM_EXECS] = {"best", "baseline", "avx2", "avx512"};
+
+static bool complain_exec(reader *r, const char *value, const char *why) {
+    char accepted[64] = "best";
+    for (sim_exec_build i = SIM_EXEC_BASELINE; i < SIM_NUM_EXECS; i++) {
+        const size_t used = strlen(accepted);
+        if (!sim_exec_lacks(i))
+            snprintf(accepted + used, sizeof accepted - used, ", %s", exec_builds[i]);
+    }
+    return complain(r, "exec=%s: %s; accepted: %s", value, why, accepted);
+}
+
 static bool read_exec(reader *r, const char *value) {
-    static const char *const builds[] = {"best", "baseline", "avx512"};
     const char *why = "no such build";
-    for (unsigned i = 0; i < 3; i++) {
-        if (strcmp(value, builds[i]) == 0) {
-            r->options.exec = (sim_exec_build)i;
-            why = sim_exec_lacks((sim_exec_build)i);
+    for (sim_exec_build i = SIM_EXEC_BEST; i < SIM_NUM_EXECS; i++) {
+        if (strcmp(value, exec_builds[i]) == 0) {
+            r->options.exec = i;
+            why = sim_exec_lacks(i);
         }
     }
-    return !why || complain(r, "exec=%s: %s; accepted: best%s%s", value, why,
-                            sim_exec_lacks(SIM_EXEC_BASELINE) ? "" : ", baseline",
-                            sim_exec_lacks(SIM_EXEC_AVX512) ? "" : ", avx512");
+    return !why || complain_exec(r, value, why);
 }
 
 static bool read_clock(reader *r, const char *value) {

@@ -31,15 +31,20 @@ typedef struct sim_look_options {
     char timeline[SIM_PATH_BYTES];   // file of modelled waves; empty: none
 } sim_look_options;
 
-/** The builds of exec/, one for each host instruction set. */
-typedef enum sim_exec_build { SIM_EXEC_BEST, SIM_EXEC_BASELINE, SIM_EXEC_AVX512 } sim_exec_build;
+/** The builds of exec/, one for each host instruction set, from the least demanding to the best. */
+typedef enum sim_exec_build {
+    SIM_EXEC_BEST, // of those that are built, the last one that the processor can run
+    SIM_EXEC_BASELINE,
+    SIM_EXEC_AVX2,
+    SIM_EXEC_AVX512,
+    SIM_NUM_EXECS
+} sim_exec_build;
 
 /** Returns null if the library has that build and this processor can run it, else what is lacking.
- *  AVX512 needs all of x86-64-v4. */
+ *  AVX2 needs all of x86-64-v3, AVX512 all of x86-64-v4. */
 const char *sim_exec_lacks(sim_exec_build build);
-/** Chooses the build of exec/ that instructions decoded from now on use; BEST is the best one that
- *  the processor can run. Returns false and changes nothing if instructions have been decoded for
- *  another build. (isa/opcodes.c) */
+/** Chooses the build of exec/ that instructions decoded from now on use. Returns false and changes
+ *  nothing if instructions have been decoded for another build. (isa/opcodes.c) */
 bool sim_exec_choose(sim_exec_build build);
 
 enum { SIM_DEFAULT_TURN = 16 };

@@ -63,16 +63,22 @@ static void test_accepted(void **state) {
 }
 
 static void test_builds(void **) {
-    static const char *const texts[] = {"exec=best", "exec=baseline", "exec=avx512"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const texts[] = {"exec=best", "exec=baseline", "exec=avx2", "exec=avx512"};
+    char accepted[64] = "accepted: ";
+    for (sim_exec_build i = SIM_EXEC_BEST; i < SIM_NUM_EXECS; i++) {
         sim_options o = {};
-        const char *lacks = sim_exec_lacks((sim_exec_build)i);
+        const char *lacks = sim_exec_lacks(i);
         assert_true(sim_options_parse(&o, texts[i], error, sizeof error) == !lacks);
-        if (lacks)
+        if (lacks) {
             assert_non_null(strstr(error, lacks));
-        else
-            assert_int_equal(o.exec, i);
+            continue;
+        }
+        assert_int_equal(o.exec, i);
+        strcat(strcat(accepted, i ? ", " : ""), strchr(texts[i], '=') + 1);
     }
+    sim_options o = {};
+    assert_false(sim_options_parse(&o, "exec=sse", error, sizeof error));
+    assert_string_equal(strstr(error, "accepted: "), accepted);
     assert_null(sim_exec_lacks(SIM_EXEC_BEST));
 }
 

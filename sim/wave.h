@@ -123,8 +123,10 @@ typedef struct sim_dispatch {
     struct sim_machine *machine;       // the clock's, while it runs the dispatch
     bool is_rehearsal;                 // what runs now will run again: only the clock follows
     const struct sim_facts *rehearsed;
-    sim_clock_result timed; // afterwards
-    struct sim_race *race;  // the checker's memory of global memory; null: races are not checked
+    sim_clock_result timed;    // afterwards
+    bool wants_demand;         // the caller wants to know what the launch asks for, if it is timed
+    struct sim_demand *demand; // afterwards; the caller frees it; null: memory ran out
+    struct sim_race *race;     // the checker's memory of global memory; null: races are not checked
 } sim_dispatch;
 
 /** Returns the number of lanes in a wave, which on RDNA is the kernel's choice. */

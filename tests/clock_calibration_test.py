@@ -96,6 +96,14 @@ def test_page():
     assert page.count("+0.20 |") == len(times) + report.WORST
 
 
+def test_pairs():
+    other = dataclasses.replace(FP8, gpu="MI355X", us=7.0)
+    near, apart = dataclasses.replace(FP8, parts=4, us=8.3), dataclasses.replace(FP8, shape=(160, 256, 7296), us=1.0)
+    assert report.pairs([FP8, other, near, apart, BF16]) == [(FP8, other), (other, near)]
+    found = report.pair_table({FP8: 5.0, other: 4.0, near: 3.0, apart: 9.0})
+    assert found.startswith("1 of 2 pairs") and found.count("| yes |") == 1 and "| 0.84 | 1.33 | no |" in found
+
+
 def test_rows():
     assert len({r.name for r in ROWS}) == len(ROWS)
     for row in ROWS:

@@ -13,7 +13,7 @@ BUILD = pathlib.Path(os.environ["QUERN_BUILD_DIR"])
 CHIPS = ["gfx942", "gfx950"]
 
 # Numbers that are halved, not doubled: twice as much would be more than another part lets through.
-HALVED = {"l1_queue_cycles", "l2_unit_bytes", "l2_read_bytes", "hbm_mb_per_s"}
+HALVED = {"l1_queue_cycles", "l2_unit_bytes", "l2_read_bytes", "fabric_bytes", "hbm_mb_per_s"}
 
 
 def quern(*args, **changes):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/performance.md from the JSON in bench/results, which the benchmarks wrote.
+"""Writes the tables of docs/performance.md and docs/performance_h200.md from the JSON in bench/results, which the benchmarks wrote.
 
     python tools/report.py            rewrites each table from the file that its mark names
     python tools/report.py --check    exits with 1 if a table differs from its file
@@ -18,7 +18,7 @@ import re
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
-PAGE = TOP / "docs/performance.md"
+PAGES = [TOP / "docs/performance.md", TOP / "docs/performance_h200.md"]
 MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
 SIDES = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
 
@@ -192,12 +192,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is not its file's")
     check = parser.parse_args().check
-    before = PAGE.read_text()
-    after = MARKED.sub(written, before)
-    if check and after != before:
-        sys.exit(f"{PAGE.name}: a table differs from its JSON; run tools/report.py")
-    if not check:
-        PAGE.write_text(after)
+    for page in PAGES:
+        before = page.read_text()
+        after = MARKED.sub(written, before)
+        if check and after != before:
+            sys.exit(f"{page.name}: a table differs from its JSON; run tools/report.py")
+        if not check:
+            page.write_text(after)
 
 
 if __name__ == "__main__":

@@ -4,33 +4,48 @@
 #include "probe.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- the model's
 
-/** Opens the simulated GPU: the one that is open already, else the one beside this program. */
-static void *open_simulator(void) {
-    void *library = dlopen("libquernsim.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    char *folder = library ? nullptr : cli_sim_folder();
-    if (!folder)
-        return library;
-    char *path = cli_text("%s/libamdhip64.so", folder);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    free(path);
-    free(folder);
-    return library;
+/** Opens a library; null without an error if there is none. */
+static qn_status open_library(void **out, const char *path, int flags) {
+    errno = 0;
+    *out = dlopen(path, flags | RTLD_NOW | RTLD_LOCAL);
+    const int error = errno;
+    const char *why = *out ? nullptr : dlerror(); // null, too, where RTLD_NOLOAD finds nothing
+    if (!*out && (error == ENOMEM || (why && strstr(why, "memory"))))
+        return cli_fail(QN_E_MEMORY, "%s: out of memory", path);
+    return QN_OK;
 }
 
-void probe_chip_load(probe_chip *out, const char *arch) {
+/** Opens the simulated GPU: the one that is open already, else the one beside this program. */
+static qn_status open_simulator(void **out) {
+    CLI_TRY(open_library(out, "libquernsim.so.0", RTLD_NOLOAD));
+    char *folder = *out ? nullptr : cli_sim_folder();
+    if (!folder)
+        return QN_OK;
+    char *path = cli_text("%s/libamdhip64.so", folder);
+    const qn_status st = open_library(out, path, 0);
+    free(path);
+    free(folder);
+    return st;
+}
+
+qn_status probe_chip_load(probe_chip *out, const char *arch) {
     typedef int (*ask_fn)(const char *arch, char *text, size_t bytes);
     enum { ROOM = 4096 }; // as quernsim_chip asks for
+    void *library;
+    CLI_TRY(open_simulator(&library));
     *out = (probe_chip){.text = cli_alloc(ROOM)};
-    void *library = open_simulator();
     const ask_fn ask = library ? (ask_fn)dlsym(library, "quernsim_chip") : nullptr;
-    if (!ask || !ask(arch, out->text, ROOM))
+    const int told = ask ? ask(arch, out->text, ROOM) : 0;
+    if (told <= 0)
         probe_chip_unload(out);
+    return told < 0 ? cli_fail(QN_E_MEMORY, "out of memory for the model of %s", arch) : QN_OK;
 }
 
 void probe_chip_unload(probe_chip *chip) {

@@ -208,9 +208,9 @@ static qn_status probe_device(job *j) {
     cli_output file = {0};
     qn_status st;
     CLI_TRY_OUT(cli_output_check(o.out, o.force));
-    cli_clock_start(nullptr);
+    cli_clock_start("on", nullptr); // probes read what kernels write
     CLI_TRY_OUT(cli_device_open(&j->device, o.spec));
-    probe_chip_load(&j->chip, j->device.info.arch);
+    CLI_TRY_OUT(probe_chip_load(&j->chip, j->device.info.arch));
     CLI_TRY_OUT(measure(j));
     if (o.out)
         CLI_TRY_OUT(start_file(&file, j));

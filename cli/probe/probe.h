@@ -18,8 +18,8 @@ typedef struct probe_chip {
 } probe_chip;
 
 /** Asks the simulated GPU for the chip of an architecture: the one that chip= of QUERN_SIM names,
- *  or  its own. Without a simulated GPU, or a model, there is none. */
-void probe_chip_load(probe_chip *out, const char *arch);
+ *  or its own. Without a simulated GPU, or a model, there is none. Errors: QN_E_MEMORY. */
+qn_status probe_chip_load(probe_chip *out, const char *arch);
 void probe_chip_unload(probe_chip *chip);
 /** Returns an entry; NaN if there is none. */
 double probe_chip_get(const probe_chip *chip, const char *entry);

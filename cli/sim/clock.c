@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cli_clock_start(const char *mode) {
+void cli_clock_start(const char *usual, const char *mode) {
     const char *given = getenv("QUERN_SIM");
     char *text =
-        cli_text("clock=sample;%s", given ? given : ""); // the last value of an option counts
+        cli_text("clock=%s;%s", usual, given ? given : ""); // an option's last value counts
     if (mode)
         text = cli_sim_option(text, "clock", mode);
     cli_set_env("QUERN_SIM", text);

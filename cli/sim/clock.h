@@ -6,8 +6,9 @@
 #include "../cli.h"
 
 /** Turns on the clock of the simulated devices that this process will open: in the mode, or with
- *  null in the one that QUERN_SIM asks for, else in "sample", which leaves results incomplete. */
-void cli_clock_start(const char *mode);
+ *  null in the one that QUERN_SIM asks for, else in the usual one. "sample" leaves results
+ *  incomplete. */
+void cli_clock_start(const char *usual, const char *mode);
 /** Returns what the simulated devices' launches since the last call took, as a profile's member
  *  "clock" has it, with a reference for the caller; null without a simulated device whose time is
  *  modelled. */

@@ -304,7 +304,7 @@ static qn_status open_device(job *j) {
         return cli_fail(QN_E_INVALID, "QUERN_FORCE is set, so that nothing is left to choose "
                                       "(accepted: without it)");
     cli_set_env("QUERN_TUNE", "");
-    cli_clock_start(o.clock ? o.clock : "on");
+    cli_clock_start("on", o.clock ? o.clock : "on");
     CLI_TRY(cli_device_open(&j->device, o.spec));
     const qn_device_info *info = &j->device.info;
     if (o.clock && !info->is_modelled)

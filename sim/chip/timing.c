@@ -49,16 +49,21 @@ const sim_timing sim_gfx942_timing = {
     // WP, H; MT4G reads 15.4 TB/s, which is 57 a channel. With 64, AITER's int8 GEMMs of 192
     // workgroups with lines in common take a quarter longer than on an MI325X; with 128, as long.
     .l2_read_bytes = 128,
-    .l2_write_bytes = 32,    // 64 in WP; MT4G writes 7.05 TB/s, which is 26, L
-    .l2_unit_bytes = 64,     // RCP, M
-    .atomic_cycles = 382,    // rocprof on an MI300X, M
-    .atomic_lane_cycles = 1, // L: AITER's GEMMs in parts, whose sums are atomics, ask for no more
+    .l2_write_bytes = 32, // 64 in WP; MT4G writes 7.05 TB/s, which is 26, L
+    .l2_unit_bytes = 64,  // RCP, M
+    .atomic_cycles = 382, // rocprof on an MI300X, M
 
-    .fabric_bytes = 708,   // CC: 11.9 TB/s over 8 XCDs, M
-    .mall_mib = 256,       // WP, H
-    .mall_ns = 218,        // CC, M
-    .hbm_channels = 128,   // WP, H
-    .hbm_ns = 420,         // MT4G, H
+    .fabric_bytes = 708, // CC: 11.9 TB/s over 8 XCDs, M
+    .mall_mib = 256,     // WP, H
+    .mall_ns = 218,      // CC, M
+    .hbm_channels = 128, // WP, H
+    .hbm_ns = 420,       // MT4G, H
+    .most_hops = 2,      // WP, H
+    // L: loads wait less for the memory beside an XCD than for all, by 1.42 if the memory-side
+    // cache has their lines, by 1.31 if not ("The MALL is Open", SC25): 64 and 99 ns a hop. With
+    // the first, AITER's int8 GEMMs on an MI325X take as long as published, with the other a tenth
+    // longer.
+    .hop_ns = 64,
     .hbm_mb_per_s = 32800, // 4.2 TB/s of BabelStream's class, of 5.3 nominal, M
 
     .group_cycles = 4, // L
@@ -77,9 +82,14 @@ const sim_timing sim_gfx942_timing = {
     .flop_f16_fj = 840,     // MAF, M: all that a GEMM draws besides, too
     .flop_bf16_fj = 780,
     .flop_f8_fj = 430,
+    // M: AITER's int8 GEMMs of whole rounds run at 1.28 GHz on an MI325X, which MAF's FP8 leaves
+    // 1.46: 8 by 8 bits are multiplied, not 4 by 4.
+    .flop_i8_fj = 570,
     .flop_f32_fj = 3000, // L
-    .valu_pj = 60,       // L
-    .lds_byte_fj = 0,    // in the matrix instructions' energies, which are of whole GEMMs
+    // L: 8 pJ a lane; a board of an H100 draws 15 for a multiplication and an addition of f32 at
+    // 1.7 GHz. AITER's attention asks for more.
+    .valu_pj = 500,
+    .lds_byte_fj = 0, // in the matrix instructions' energies, which are of whole GEMMs
     .l2_byte_fj = 0,
     .hbm_byte_fj = 30000, // L: 4 pJ a bit
 };
@@ -130,13 +140,14 @@ const sim_timing sim_gfx90a_timing = {
     .l2_write_bytes = 48, // 64 in RCP; MT4G 210 writes 2.6 TB/s, which is 47, L
     .l2_unit_bytes = 64,
     .atomic_cycles = 382,
-    .atomic_lane_cycles = 1,
 
     .fabric_bytes = 2048, // L: 64 a channel, so that memory is what limits
     .mall_mib = 0,        // H
     .mall_ns = 1,
-    .hbm_channels = 32,    // of 128 bits each, H
-    .hbm_ns = 402,         // MT4G 210: 684 cycles, H
+    .hbm_channels = 32, // of 128 bits each, H
+    .hbm_ns = 402,      // MT4G 210: 684 cycles, H
+    .most_hops = 0,
+    .hop_ns = 0,
     .hbm_mb_per_s = 41000, // L: 80 % of 1.6 TB/s, as an MI300X reaches; MT4G 210 reads 1.17 TB/s
 
     .group_cycles = 4,
@@ -150,8 +161,9 @@ const sim_timing sim_gfx90a_timing = {
     .flop_f16_fj = 1260, // L: the MI300X's, half more for the older process
     .flop_bf16_fj = 1170,
     .flop_f8_fj = 650,
+    .flop_i8_fj = 650,
     .flop_f32_fj = 4500,
-    .valu_pj = 90,
+    .valu_pj = 750,
     .lds_byte_fj = 0,
     .l2_byte_fj = 0,
     .hbm_byte_fj = 30000,
@@ -201,13 +213,14 @@ const sim_timing sim_gfx950_timing = {
     .l2_write_bytes = 32,
     .l2_unit_bytes = 64,
     .atomic_cycles = 382,
-    .atomic_lane_cycles = 1,
 
     .fabric_bytes = 708,
     .mall_mib = 256, // WP4, H
     .mall_ns = 218,
     .hbm_channels = 128, // WP4, H
     .hbm_ns = 420,
+    .most_hops = 1, // WP4, H
+    .hop_ns = 64,
     .hbm_mb_per_s = 50000, // L: 80 % of 8.0 TB/s, as an MI300X reaches
 
     .group_cycles = 4,
@@ -222,9 +235,10 @@ const sim_timing sim_gfx950_timing = {
     .energy_exponent = 105,
     .flop_f16_fj = 540,
     .flop_bf16_fj = 540,
-    .flop_f8_fj = 300, // bf16's, in CDNA3's proportion
+    .flop_f8_fj = 300,
+    .flop_i8_fj = 300, // both bf16's, in the proportion of CDNA3's FP8
     .flop_f32_fj = 3000,
-    .valu_pj = 60,
+    .valu_pj = 500,
     .lds_byte_fj = 0,
     .l2_byte_fj = 0,
     .hbm_byte_fj = 30000,
@@ -280,13 +294,14 @@ const sim_timing sim_gfx1151_timing = {
     .l2_write_bytes = 64,   // L
     .l2_unit_bytes = 64,    // L
     .atomic_cycles = 300,   // L
-    .atomic_lane_cycles = 1,
 
-    .fabric_bytes = 353,   // L: 1024 bytes a ns, of 16 channels of 32 bytes at 2 GHz
-    .mall_mib = 32,        // H
-    .mall_ns = 160,        // L: CCR has 150 for an RX 7900 XTX, CCS a little more here
-    .hbm_channels = 16,    // L: of 16 bits
-    .hbm_ns = 320,         // L
+    .fabric_bytes = 353, // L: 1024 bytes a ns, of 16 channels of 32 bytes at 2 GHz
+    .mall_mib = 32,      // H
+    .mall_ns = 160,      // L: CCR has 150 for an RX 7900 XTX, CCS a little more here
+    .hbm_channels = 16,  // L: of 16 bits
+    .hbm_ns = 320,       // L
+    .most_hops = 0,
+    .hop_ns = 0,
     .hbm_mb_per_s = 13800, // 221 GB/s of 256 (lhl/strix-halo-testing), M; others 202 to 236
 
     .group_cycles = 4, // L
@@ -301,6 +316,7 @@ const sim_timing sim_gfx1151_timing = {
     .flop_f16_fj = 900,
     .flop_bf16_fj = 900,
     .flop_f8_fj = 900,
+    .flop_i8_fj = 900,
     .flop_f32_fj = 3000,
     .valu_pj = 30,
     .lds_byte_fj = 0,
@@ -356,13 +372,14 @@ const sim_timing sim_gfx1201_timing = {
     .l2_write_bytes = 64,
     .l2_unit_bytes = 64,
     .atomic_cycles = 300,
-    .atomic_lane_cycles = 1,
 
-    .fabric_bytes = 690,   // L: 2048 bytes a ns, of 16 channels of 64 bytes at 2 GHz
-    .mall_mib = 64,        // H
-    .mall_ns = 130,        // L: below the RX 7900 XTX's, whose cache is on other dies
-    .hbm_channels = 16,    // of 16 bits, H
-    .hbm_ns = 250,         // L
+    .fabric_bytes = 690, // L: 2048 bytes a ns, of 16 channels of 64 bytes at 2 GHz
+    .mall_mib = 64,      // H
+    .mall_ns = 130,      // L: below the RX 7900 XTX's, whose cache is on other dies
+    .hbm_channels = 16,  // of 16 bits, H
+    .hbm_ns = 250,       // L
+    .most_hops = 0,
+    .hop_ns = 0,
     .hbm_mb_per_s = 34000, // L: 85 % of 640 GB/s
 
     .group_cycles = 4,
@@ -377,6 +394,7 @@ const sim_timing sim_gfx1201_timing = {
     .flop_f16_fj = 900,
     .flop_bf16_fj = 900,
     .flop_f8_fj = 450,
+    .flop_i8_fj = 450,
     .flop_f32_fj = 3000,
     .valu_pj = 30,
     .lds_byte_fj = 0,

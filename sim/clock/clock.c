@@ -2,9 +2,11 @@
 // Runs a launch on the machine, and makes of the machine's ticks a time on the chip.
 #include "clock.h"
 
+#include "demand.h"
 #include "machine.h"
 #include "power.h"
 #include "report.h"
+#include "settle.h"
 #include "share.h"
 #include "timeline.h"
 
@@ -23,13 +25,6 @@ void sim_clock_deinit(sim_clock *clock) {
         sim_tags_deinit(&clock->code[i]);
     free(clock->code);
     pthread_mutex_destroy(&clock->lock);
-}
-
-uint64_t sim_clock_now(sim_clock *clock) {
-    pthread_mutex_lock(&clock->lock);
-    const uint64_t ns = clock->ns;
-    pthread_mutex_unlock(&clock->lock);
-    return ns;
 }
 
 void sim_clock_tell(sim_clock *clock, sim_clock_result *sum) {
@@ -99,14 +94,16 @@ static void run_events(sim_machine *m) {
         const uint32_t simd = event.simd % SIM_MAX_SIMDS;
         if (unit->simds[simd].next != event.tick)
             continue;
-        if (m->is_out_of_memory)
-            sim_fault_stop(m->dispatch, SIM_FAULT_RESOURCES, "no host memory for the clock");
-        if (atomic_load_explicit(&m->dispatch->stop, memory_order_relaxed))
-            return;
+        if (m->is_out_of_memory || atomic_load_explicit(&m->dispatch->stop, memory_order_relaxed))
+            break;
         if (m->timeline && event.tick >= m->timeline->next_sample)
             sim_timeline_sample(m->timeline, m, event.tick);
         sim_visit(m, unit, simd, event.tick);
+        if (m->issued >= m->settle.next && sim_settle_check(m, event.tick))
+            return;
     }
+    if (m->is_out_of_memory) // perhaps for the only event that there was to come
+        sim_fault_stop(m->dispatch, SIM_FAULT_RESOURCES, "no host memory for the clock");
 }
 
 bool sim_clock_has_run(const sim_dispatch *d, uint64_t flat_id) {
@@ -124,13 +121,16 @@ static void run_locked(sim_dispatch *d) {
     m->own_share = sim_own_share(d, &m->sample);
     d->machine = m;
     m->timeline = sim_timeline_begin();
+    sim_settle_begin(m);
     for (uint32_t i = 0; i < m->num_xcds; i++)
         sim_start_groups(&m->xcds[i], 0);
     run_events(m);
     d->machine = nullptr;
+    sim_settle_end(m);
     const uint64_t end = sim_time_flush(m, m->last);
     sim_forget_lines(m);
     d->timed = sim_clock_result_of(m, end);
+    d->demand = d->wants_demand ? sim_demand_of(m, end) : nullptr;
     sim_timeline_end(m->timeline, m, d->clock->ns);
     d->clock->ticks += end;
     d->clock->ns += d->timed.ns;

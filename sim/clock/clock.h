@@ -15,14 +15,15 @@
 
 constexpr uint32_t SIM_LINE = 128; // bytes of a line of the caches from the second level on
 
-/** What a device's clock keeps from launch to launch. A device runs one timed launch at a time. */
+/** What a device's clock keeps from launch to launch. A device runs one timed launch at a time;
+ *  when launches of several streams begin and end is for its schedule to say. */
 typedef struct sim_clock {
     pthread_mutex_t lock;
     sim_tags mall; // empty until the first launch
     // The instruction caches, which keep the code of earlier launches: one for each scalar unit.
     sim_tags *code;
     uint32_t num_code;
-    uint64_t ns;    // that have passed on the device
+    uint64_t ns;    // of all launches, as if each began when the one before had ended
     uint64_t ticks; // of earlier launches: when lines of mall arrive is counted from the first one
     sim_clock_result told; // the launches since sim_clock_tell
 } sim_clock;
@@ -34,8 +35,6 @@ void sim_clock_deinit(sim_clock *clock);
 void sim_clock_run(sim_dispatch *d);
 /** Returns whether the clock ran that workgroup, so that it must not run again. */
 bool sim_clock_has_run(const sim_dispatch *d, uint64_t flat_id);
-/** Returns the nanoseconds that have passed on the device. */
-uint64_t sim_clock_now(sim_clock *clock);
 /** Adds the launches since the last call to *sum. */
 void sim_clock_tell(sim_clock *clock, sim_clock_result *sum);
 /** Returns the host's clock in nanoseconds. */

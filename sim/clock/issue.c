@@ -143,18 +143,21 @@ static bool needs_result(const visit *v, sim_timed_wave *w, const sim_inst *inst
 static void occupy_matrix(const visit *v, const sim_traits *t) {
     const uint64_t busy = sim_ticks((uint64_t)t->matrix.passes * v->m->timing->pass_cycles);
     const uint64_t shadow = sim_ticks(v->m->timing->matrix_shadow_cycles);
-    v->m->matrix_ticks += busy;
+    v->m->busy[SIM_PART_MATRIX] += busy;
     v->m->matrix_ops += sim_matrix_ops(&t->matrix);
     v->simd->matrix_free = v->tick + busy;
-    v->simd->lanes_free =
-        v->tick + (t->matrix.unit == SIM_MATRIX_XDL && shadow < busy ? shadow : busy);
+    const uint64_t lanes = t->matrix.unit == SIM_MATRIX_XDL && shadow < busy ? shadow : busy;
+    v->m->busy[SIM_PART_LANES] += lanes;
+    v->simd->lanes_free = v->tick + lanes;
 }
 
 static void occupy_lanes(const visit *v, const sim_traits *t) {
     const sim_timing *time = v->m->timing;
     const bool is_trans = t->unit == SIM_UNIT_TRANS;
     const uint32_t cycles = is_trans ? time->trans_shadow_cycles : time->valu_cycles;
-    v->simd->lanes_free = v->tick + sim_ticks((uint64_t)cycles * v->m->wave_parts);
+    const uint64_t busy = sim_ticks((uint64_t)cycles * v->m->wave_parts);
+    v->simd->lanes_free = v->tick + busy;
+    v->m->busy[SIM_PART_LANES] += busy;
     if (is_trans)
         v->simd->trans_free = v->tick + sim_ticks((uint64_t)time->trans_cycles * v->m->wave_parts);
 }
@@ -237,6 +240,8 @@ static void add_energy(sim_machine *m, const sim_traits *t) {
         per_op = time->flop_bf16_fj;
         break;
     case SIM_KIND_MATRIX_I8:
+        per_op = time->flop_i8_fj;
+        break;
     case SIM_KIND_MATRIX_F8:
     case SIM_KIND_MATRIX_F6F4:
         per_op = time->flop_f8_fj;
@@ -300,6 +305,7 @@ static void issue(visit *v, sim_timed_wave *w, const sim_inst *inst) {
     if (m->timeline)
         sim_timeline_turn(m->timeline, w, SIM_NUM_SPENT, v->tick);
     count_issue(&m->insts[at], sim_mnemonic(inst));
+    m->issued++;
     sim_wave_step(w->wave, 1);
     if (!v->has_issued) {
         v->issued = spent_by(&inst->traits);
@@ -361,7 +367,7 @@ static uint32_t sort_waves(const sim_simd *s, uint8_t places[SIM_MAX_WAVES]) {
     return s->num_waves;
 }
 
-static void count_time(sim_machine *m, sim_simd *s, uint64_t tick) {
+void sim_count_time(sim_machine *m, sim_simd *s, uint64_t tick) {
     s->spent[s->waits] += tick - s->counted;
     m->insts[s->waits_at].cycles[s->waits] += tick - s->counted;
     s->counted = tick;
@@ -379,7 +385,7 @@ void sim_visit(sim_machine *m, sim_group_unit *unit, uint32_t index, uint64_t ti
                .next = SIM_NEVER,
                .waits = SIM_SPENT_IDLE,
                .waits_at = m->num_insts};
-    count_time(m, s, tick);
+    sim_count_time(m, s, tick);
     s->next = SIM_NEVER;
     const uint32_t count = sort_waves(s, places);
     for (uint32_t i = 0; i < count; i++)

@@ -40,6 +40,7 @@ uint64_t sim_time_lds_access(sim_group_unit *unit, uint32_t simd, const sim_fact
         const uint64_t begin = sim_later(sim_later(at, *pair), *banks_free);
         *banks_free = begin + sim_ticks(banks);
         *pair = begin + sim_ticks(port > banks ? port : banks);
+        m->busy[SIM_PART_LDS] += *pair - begin;
         const uint64_t data = *pair - begin, hidden = sim_ticks(plain);
         const uint64_t longer = data > hidden ? data - hidden : 0;
         done = sim_later(done, begin + sim_ticks(t->lds_cycles) + longer);

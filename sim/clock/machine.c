@@ -209,6 +209,7 @@ sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock) {
     bool ok = m->xcds && m->insts && init_memory(m, clock) && init_code(m, clock);
     for (uint32_t i = 0; ok && i < m->num_xcds; i++)
         ok = init_xcd(m, clock, i);
+    ok = ok && (m->spans = calloc(m->xcds[0].num_groups, sizeof *m->spans));
     if (!ok) {
         sim_machine_destroy(m);
         return nullptr;
@@ -251,6 +252,8 @@ void sim_machine_destroy(sim_machine *m) {
         free(r);
     }
     free(m->xcds);
+    free(m->spans);
+    free(m->settle.base);
     free(m->insts);
     free(m->hbm_free);
     free(m->heap);

@@ -13,6 +13,7 @@
 #include "../look/look.h"
 #include "../pool.h"
 #include "clock.h"
+#include "overlap.h"
 #include "sample.h"
 
 constexpr uint32_t SIM_TICKS = 16;
@@ -117,7 +118,25 @@ struct sim_resident {
     } *places;          // of its waves
     uint32_t num_left;  // waves that have not ended
     uint64_t signalled; // tick at which a wave last signalled for a barrier
+    uint64_t number;    // among the workgroups of its XCD, in the order of their starts
+    uint64_t began;     // tick
 };
+
+enum { SIM_SETTLE_MARKS = 32 };
+
+/** How far a round of long workgroups has come (settle.c). */
+typedef struct sim_settle {
+    uint64_t length;                  // instructions of a workgroup; 0: not known
+    uint64_t next;                    // of sim_machine.issued, when the pace is looked at
+    uint64_t residents, window;       // workgroups of the round; instructions
+    uint64_t began, began_issued;     // the round: tick and instructions
+    uint64_t marks[SIM_SETTLE_MARKS]; // ticks at which windows ended
+    uint32_t num_marks;
+    uint64_t round_ticks, last_ticks; // of a full round, and of the last; 0: not known
+    double spread;                    // by which the pace differed at last, as a share
+    uint64_t ran;                     // instructions of rounds that are over
+    uint64_t *base;                   // what was counted in these, by scale_counts
+} sim_settle;
 
 typedef struct sim_event {
     uint64_t tick;
@@ -145,10 +164,14 @@ struct sim_machine {
     sim_resident *idle, *made;
     const sim_facts *facts; // of the instruction that has just run
     uint64_t now, last, waves_started;
-    uint64_t groups_run;
-    uint64_t wave_ticks, matrix_ticks, matrix_ops; // as in sim_clock_result
+    uint64_t groups_run, issued;     // workgroups; instructions
+    uint64_t wave_ticks, matrix_ops; // as in sim_clock_result
     sim_sample sample;
+    sim_settle settle;
     uint64_t round_ends[SIM_ROUNDS + 1]; // of the first XCD
+    uint64_t *spans;                     // of the first XCD's workgroups, in ticks
+    uint64_t last_end;                   // of these
+    uint64_t busy[SIM_PART_FABRIC];      // ticks of the parts of all XCDs that run
     bool is_out_of_memory;
     sim_traffic traffic;
     uint64_t energy_fj;   // at timing->reference_mhz
@@ -218,10 +241,14 @@ sim_group_unit *sim_unit_of(sim_machine *m, const sim_event *event);
 // ---- place.c
 /** Starts workgroups of an XCD where there is room, at a tick. */
 void sim_start_groups(sim_xcd *xcd, uint64_t tick);
+/** Takes all workgroups off their units, which have not ended. */
+void sim_drop_groups(sim_machine *m, uint64_t tick);
 /** Takes a wave that has ended off its SIMD, and its workgroup off its unit if it was the last. */
 void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick);
 
 // ---- issue.c
+/** Counts a SIMD's time up to a tick. */
+void sim_count_time(sim_machine *m, sim_simd *s, uint64_t tick);
 /** Handles a SIMD's visit. */
 void sim_visit(sim_machine *m, sim_group_unit *unit, uint32_t simd, uint64_t tick);
 

@@ -8,6 +8,7 @@
 #include "machine.h"
 
 enum { LINE = 128, MAX_LINES = 2 * SIM_LANES };
+enum { STACKS = 8, STACK_BYTES = 4096 }; // of memory, which addresses go through in turn
 
 // ---- rates
 
@@ -33,16 +34,36 @@ static uint64_t take_bytes(uint64_t *free_from, uint64_t at, uint64_t bytes,
     return take(free_from, at * bytes_per_cycle, bytes * SIM_TICKS) / bytes_per_cycle;
 }
 
-static uint32_t hash(uint64_t line, uint32_t count) {
-    return (uint32_t)((line * UINT64_C(0xd6e8feb86659fd93) >> 32) % count);
+/** Returns a number below 1024 that says nothing of a line's channel. */
+static uint32_t lot_of(uint64_t line) {
+    return (uint32_t)((line * UINT64_C(0xd6e8feb86659fd93) >> 32) % 1024);
 }
 
 // ---- behind the second level
 
+/** Returns in ticks how much later than on average memory answers an XCD about a line. XCDs and
+ *  stacks are shared out among the dies that join them: the numbers of neighbours differ in one
+ *  bit, those of a square's opposite corners in two. */
+static int64_t distance_of(const sim_xcd *xcd, uint64_t line) {
+    const sim_timing *t = xcd->machine->timing;
+    const uint32_t dies = 1u << t->most_hops;
+    const uint32_t from = xcd->index * dies / xcd->machine->chip->num_xccs;
+    const uint32_t to = (uint32_t)(line * LINE / STACK_BYTES % STACKS) * dies / STACKS;
+    const int twice =
+        2 * __builtin_popcount(from ^ to) - (int)t->most_hops; // the mean's: most_hops
+    return (int64_t)ticks_of_ns(xcd->machine, t->hop_ns) * twice / 2;
+}
+
+/** Returns when an answer from memory or its cache is there that takes `ns` on average. */
+static uint64_t from_memory(const sim_xcd *xcd, uint64_t line, uint64_t begin, uint32_t ns) {
+    const int64_t ticks = (int64_t)ticks_of_ns(xcd->machine, ns) + distance_of(xcd, line);
+    return begin + (ticks > 0 ? (uint64_t)ticks : 0);
+}
+
 /** Writes a line that leaves the second level to memory. Nobody waits for it. */
 static void write_back(sim_machine *m, uint64_t line, uint64_t at) {
     m->traffic.hbm_lines++;
-    take(&m->hbm_free[hash(line, m->hbm_channels)], at, m->hbm_ticks);
+    take(&m->hbm_free[sim_spread(line, m->hbm_channels)], at, m->hbm_ticks);
 }
 
 static uint64_t read_memory(sim_xcd *xcd, uint64_t line, uint64_t at) {
@@ -50,20 +71,27 @@ static uint64_t read_memory(sim_xcd *xcd, uint64_t line, uint64_t at) {
     const uint64_t begin = take_bytes(&xcd->fabric_free, at, LINE, m->timing->fabric_bytes);
     m->traffic.fabric_lines++;
     sim_cached *held = m->mall ? sim_tags_find(m->mall, line) : nullptr;
-    if (held || (m->mall && hash(line, 1024) >= m->own_share)) {
-        const uint64_t done = begin + ticks_of_ns(m, m->timing->mall_ns);
+    if (held || (m->mall && lot_of(line) >= m->own_share)) {
+        const uint64_t done = from_memory(xcd, line, begin, m->timing->mall_ns);
         m->traffic.mall_hits++;
         return held && held->ready > m->base ? sim_later(done, held->ready - m->base) : done;
     }
     m->traffic.hbm_lines++;
-    const uint64_t done = take(&m->hbm_free[hash(line, m->hbm_channels)], begin, m->hbm_ticks) +
-                          ticks_of_ns(m, m->timing->hbm_ns);
+    const uint64_t served =
+        take(&m->hbm_free[sim_spread(line, m->hbm_channels)], begin, m->hbm_ticks);
+    const uint64_t done = from_memory(xcd, line, served, m->timing->hbm_ns);
     if (m->mall)
         sim_tags_put(m->mall, sim_tags_replace(m->mall, line), line, m->base + done, false);
     return done;
 }
 
 // ---- the second level
+
+/** Takes the channel of a line. Returns when its work begins. */
+static uint64_t take_channel(sim_xcd *xcd, uint64_t line, uint64_t at, uint64_t ticks) {
+    xcd->machine->busy[SIM_PART_L2] += ticks;
+    return take(&xcd->channel_free[sim_spread(line, xcd->machine->timing->l2_channels)], at, ticks);
+}
 
 static void put_l2(sim_xcd *xcd, uint64_t line, uint64_t ready, bool is_dirty, uint64_t at) {
     sim_cached *place = sim_tags_replace(&xcd->l2, line);
@@ -75,8 +103,7 @@ static void put_l2(sim_xcd *xcd, uint64_t line, uint64_t ready, bool is_dirty, u
 static uint64_t read_l2(sim_xcd *xcd, uint64_t line, uint64_t at) {
     sim_machine *m = xcd->machine;
     const sim_timing *t = m->timing;
-    const uint64_t begin = take(&xcd->channel_free[hash(line, t->l2_channels)], at,
-                                ticks_of_bytes(LINE, t->l2_read_bytes));
+    const uint64_t begin = take_channel(xcd, line, at, ticks_of_bytes(LINE, t->l2_read_bytes));
     m->traffic.l2_lines++;
     const sim_cached *held = sim_tags_find(&xcd->l2, line);
     if (held) {
@@ -88,12 +115,16 @@ static uint64_t read_l2(sim_xcd *xcd, uint64_t line, uint64_t at) {
     return done;
 }
 
+/** Returns how long a channel takes some bytes that come with a request of their own. */
+static uint64_t ticks_of_write(const sim_timing *t, uint64_t bytes) {
+    return sim_later(ticks_of_bytes(bytes, t->l2_write_bytes), SIM_TICKS);
+}
+
 /** Stores some bytes of a line, which the second level keeps. */
 static uint64_t write_l2(sim_xcd *xcd, uint64_t line, uint32_t bytes, uint64_t at) {
     sim_machine *m = xcd->machine;
     const sim_timing *t = m->timing;
-    const uint64_t begin = take(&xcd->channel_free[hash(line, t->l2_channels)], at,
-                                ticks_of_bytes(bytes, t->l2_write_bytes));
+    const uint64_t begin = take_channel(xcd, line, at, ticks_of_write(t, bytes));
     m->traffic.l2_lines++;
     sim_cached *held = sim_tags_find(&xcd->l2, line);
     m->traffic.l2_hits += held != nullptr;
@@ -104,14 +135,17 @@ static uint64_t write_l2(sim_xcd *xcd, uint64_t line, uint32_t bytes, uint64_t a
     return begin + sim_ticks(t->l2_hit_cycles);
 }
 
-static uint64_t atomic_l2(sim_xcd *xcd, uint64_t line, uint32_t words, uint64_t at) {
+/** Adds to words of a line, of which one is `turns` lanes'. Their way is a store's, and lanes that
+ *  add to one word follow each other. */
+static uint64_t atomic_l2(sim_xcd *xcd, uint64_t line, uint32_t bytes, uint32_t turns,
+                          uint64_t at) {
     const sim_timing *t = xcd->machine->timing;
-    const uint64_t begin = take(&xcd->channel_free[hash(line, t->l2_channels)], at,
-                                sim_ticks((uint64_t)words * t->atomic_lane_cycles));
+    const uint64_t ticks = sim_later(ticks_of_write(t, bytes), sim_ticks(turns));
+    const uint64_t begin = take_channel(xcd, line, at, ticks);
     const sim_cached *held = sim_tags_find(&xcd->l2, line);
     uint64_t done = begin + sim_ticks(t->atomic_cycles);
     if (!held) {
-        done = read_memory(xcd, line, begin) + sim_ticks(t->atomic_cycles - t->l2_hit_cycles);
+        done = sim_later(done, read_memory(xcd, line, begin));
         put_l2(xcd, line, done, true, begin);
     } else if (held->ready > begin) {
         done += held->ready - begin;
@@ -183,9 +217,27 @@ static uint32_t count_bytes(const sim_touch *touch) {
     return bytes;
 }
 
+/** Returns how many lanes have the word that most lanes have. */
+static uint32_t count_turns(const sim_touch *touch) {
+    uint32_t most = 0;
+    for (uint64_t left = touch->mask; left; left &= left - 1) {
+        const uint64_t word = touch->address[__builtin_ctzll(left)];
+        uint32_t same = 0;
+        for (uint64_t others = left; others; others &= others - 1)
+            same += touch->address[__builtin_ctzll(others)] == word;
+        most = same > most ? same : most;
+    }
+    return most;
+}
+
 uint64_t sim_vector_open(const sim_compute_unit *unit) {
     const uint64_t queue = sim_ticks(unit->xcd->machine->timing->l1_queue_cycles);
     return unit->port_free > queue ? unit->port_free - queue : 0;
+}
+
+static uint64_t take_port(sim_compute_unit *unit, uint64_t at, uint64_t ticks) {
+    unit->xcd->machine->busy[SIM_PART_VECTOR_CACHE] += ticks;
+    return take(&unit->port_free, at, ticks);
 }
 
 /** Scratch lies in lines of its own, of which each dword of all lanes fills some. It is taken to be
@@ -194,7 +246,7 @@ static uint64_t time_scratch(sim_compute_unit *unit, const sim_touch *touch, uin
     const sim_timing *t = unit->xcd->machine->timing;
     const uint64_t cost = ticks_of_bytes(count_bytes(touch), t->l1_port_bytes);
     const uint64_t least = sim_ticks(t->address_cycles);
-    return take(&unit->port_free, at, sim_later(cost, least)) + sim_ticks(t->l1_hit_cycles);
+    return take_port(unit, at, sim_later(cost, least)) + sim_ticks(t->l1_hit_cycles);
 }
 
 uint64_t sim_time_vector(sim_compute_unit *unit, const sim_facts *facts, uint64_t at) {
@@ -207,21 +259,22 @@ uint64_t sim_time_vector(sim_compute_unit *unit, const sim_facts *facts, uint64_
     const uint32_t bytes = count_bytes(&facts->memory);
     const uint64_t step = ticks_of_bytes(LINE, t->l1_port_bytes);
     const uint64_t begin =
-        take(&unit->port_free, at, sim_later(count * step, sim_ticks(t->address_cycles)));
+        take_port(unit, at, sim_later(count * step, sim_ticks(t->address_cycles)));
     const bool is_past = facts->inst->flags & SIM_SCOPED;
+    const uint32_t each = count ? (bytes + count - 1) / count : 0;
+    const uint32_t turns = traits->access == SIM_ACCESS_ATOMIC ? count_turns(&facts->memory) : 0;
     uint64_t done = begin + sim_ticks(t->l1_hit_cycles);
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t when = begin + i * step;
-        const uint64_t line_done =
-            traits->access == SIM_ACCESS_STORE
-                ? write_l2(unit->xcd, lines[i], (bytes + count - 1) / count, when)
-            : traits->access == SIM_ACCESS_ATOMIC
-                ? atomic_l2(unit->xcd, lines[i], (bytes / 4 + count - 1) / count, when)
-                : read_line(unit, lines[i], is_past, when);
+        const uint64_t line_done = traits->access == SIM_ACCESS_STORE
+                                       ? write_l2(unit->xcd, lines[i], each, when)
+                                   : traits->access == SIM_ACCESS_ATOMIC
+                                       ? atomic_l2(unit->xcd, lines[i], each, turns, when)
+                                       : read_line(unit, lines[i], is_past, when);
         done = sim_later(done, line_done);
     }
     if (traits->access == SIM_ACCESS_DMA) // the banks are taken now: later work may go before
-        take(&unit->lds_free, begin, ticks_of_bytes(bytes, 2 * t->lds_pair_bytes));
+        take(&unit->lds_free, begin, ticks_of_bytes(bytes, t->l1_port_bytes));
     return done;
 }
 

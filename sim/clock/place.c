@@ -72,10 +72,12 @@ static bool start(sim_xcd *xcd, sim_group_unit *unit, uint64_t tick) {
     sim_resident *r = take_resident(m);
     if (!r || !sim_group_reserve(m->dispatch, &r->worker))
         return false;
-    const uint64_t flat_id = xcd->next_group++ * m->chip->num_xccs + xcd->index;
+    r->number = xcd->next_group++;
+    const uint64_t flat_id = r->number * m->chip->num_xccs + xcd->index;
     if (!sim_group_begin(&r->group, m->dispatch, &r->worker, flat_id))
         return false;
     xcd->dispatch_free = sim_later(xcd->dispatch_free, tick) + sim_ticks(m->timing->group_cycles);
+    r->began = xcd->dispatch_free;
     r->unit = unit;
     r->num_left = r->group.num_waves;
     r->signalled = 0;
@@ -103,6 +105,48 @@ static void take_off(sim_simd *s, const sim_timed_wave *w) {
     s->waves[place].wave = nullptr;
 }
 
+/** Takes the waves of a SIMD off it. */
+static void clear_simd(sim_machine *m, sim_simd *s, uint64_t tick) {
+    for (uint32_t i = 0; i < s->num_waves; i++) {
+        sim_timed_wave *w = &s->waves[s->order[i]];
+        m->wave_ticks += tick > w->began ? tick - w->began : 0;
+        w->wave = nullptr;
+    }
+    s->num_waves = 0;
+    s->next = SIM_NEVER;
+}
+
+/** Leaves a SIMD without waves from a tick on. */
+static void idle(sim_machine *m, sim_simd *s, uint64_t tick) {
+    sim_count_time(m, s, tick);
+    s->waits = SIM_SPENT_IDLE;
+    s->waits_at = m->num_insts;
+}
+
+void sim_drop_groups(sim_machine *m, uint64_t tick) {
+    for (sim_resident *r = m->made; r; r = r->made) {
+        if (!r->num_left)
+            continue;
+        for (uint32_t i = 0; i < m->simds; i++)
+            clear_simd(m, &r->unit->simds[i], tick);
+        sim_group_end(&r->group);
+        r->num_left = r->unit->num_residents = 0;
+        r->next = m->idle;
+        m->idle = r;
+    }
+    for (uint32_t x = 0; x < m->num_xcds; x++)
+        for (uint32_t u = 0; u < m->units_per_xcd; u++)
+            for (uint32_t i = 0; i < m->simds; i++)
+                idle(m, &m->xcds[x].units[u].simds[i], tick);
+    m->heap_count = 0;
+    m->last = sim_later(m->last, tick);
+}
+
+static void note_span(sim_machine *m, const sim_resident *r, uint64_t tick) {
+    m->spans[r->number] = tick - r->began;
+    m->last_end = tick;
+}
+
 void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick) {
     sim_resident *r = w->resident;
     for (int i = 0; i < SIM_NUM_STREAMS; i++)
@@ -117,6 +161,8 @@ void sim_leave(sim_machine *m, sim_simd *simd, sim_timed_wave *w, uint64_t tick)
     sim_group_end(&r->group);
     m->groups_run++;
     sim_xcd *xcd = r->unit->xcd;
+    if (!xcd->index)
+        note_span(m, r, tick);
     const uint64_t round = ++xcd->num_ended / m->sample.slots;
     if (!xcd->index && round <= SIM_ROUNDS && xcd->num_ended % m->sample.slots == 0)
         m->round_ends[round] = tick;

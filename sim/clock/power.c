@@ -5,6 +5,7 @@
 #include "power.h"
 
 #include <math.h>
+#include <string.h>
 
 /** What the whole chip does, of which the XCDs that ran are a part. */
 typedef struct load {
@@ -34,23 +35,51 @@ static double find_mhz(const load *l, double peak_mhz) {
     return low;
 }
 
-/** Returns the share of the time for which memory is busy. */
-static double memory_share(const sim_machine *m, uint64_t end) {
+/** Returns the share of the time that memory's own clock sets: memory is busy, and what runs waits
+ *  for it. Where other work hides memory's, the time follows the shader clock. */
+static double memory_share(const sim_machine *m, const uint64_t spent[], uint64_t end) {
     const double busy = (double)m->traffic.hbm_lines * (double)m->hbm_ticks / m->hbm_channels;
-    return end ? fmin(1, busy / (double)end) : 0;
+    uint64_t all = 0;
+    for (int i = 0; i < SIM_NUM_SPENT; i++)
+        all += i == SIM_SPENT_IDLE ? 0 : spent[i];
+    const uint64_t waits = spent[SIM_SPENT_WAIT_VMEM] + spent[SIM_SPENT_WAIT_QUEUE];
+    return end && all ? fmin(busy / (double)end, (double)waits / (double)all) : 0;
 }
 
-static void add_spent(sim_clock_result *out, const sim_simd *simd, uint64_t end) {
+static void add_spent(uint64_t spent[], const sim_simd *simd, uint64_t end) {
     for (int i = 0; i < SIM_NUM_SPENT; i++)
-        out->spent[i] += simd->spent[i] / SIM_TICKS;
-    out->spent[simd->waits] += end > simd->counted ? (end - simd->counted) / SIM_TICKS : 0;
+        spent[i] += simd->spent[i] / SIM_TICKS;
+    spent[simd->waits] += end > simd->counted ? (end - simd->counted) / SIM_TICKS : 0;
+}
+
+static void sum_spent(uint64_t spent[], const sim_machine *m, uint64_t end) {
+    for (uint32_t x = 0; x < m->num_xcds; x++)
+        for (uint32_t u = 0; u < m->units_per_xcd; u++)
+            for (uint32_t s = 0; s < m->simds; s++)
+                add_spent(spent, &m->xcds[x].units[u].simds[s], end);
+}
+
+static double part_run(const sim_machine *m) {
+    const sim_settle *s = &m->settle;
+    return s->ran ? (double)s->ran / (double)(m->sample.run * s->length) : 1;
+}
+
+/** Returns by how much the rounds differ that stand for others, or the windows of one. */
+static double spread_of(const sim_machine *m) {
+    const uint64_t *ends = m->round_ends;
+    const double second = (double)(ends[2] - ends[1]), third = (double)(ends[3] - ends[2]);
+    if (m->settle.ran)
+        return m->settle.spread;
+    return m->sample.run < m->sample.groups ? fabs(third / second - 1) : 0;
 }
 
 sim_clock_result sim_clock_result_of(sim_machine *m, uint64_t end) {
     const sim_timing *t = m->timing;
+    uint64_t spent[SIM_NUM_SPENT] = {};
+    sum_spent(spent, m, end);
+    const double share = memory_share(m, spent, end);
     const uint64_t whole = sim_sample_end(&m->sample, end, m->round_ends);
     const double peak_mhz = m->chip->clock_khz / 1000.0, cycles = (double)whole / SIM_TICKS;
-    const double share = memory_share(m, end);
     const double parts =
         (double)sim_dispatch_groups(m->dispatch) / (double)(m->groups_run ? m->groups_run : 1);
     const double moved_fj = (double)m->traffic.hbm_lines * SIM_LINE * t->hbm_byte_fj +
@@ -71,18 +100,17 @@ sim_clock_result sim_clock_result_of(sim_machine *m, uint64_t end) {
                             .groups_run = m->groups_run,
                             .wave_cycles = m->wave_ticks / SIM_TICKS,
                             .matrix_ops = m->matrix_ops,
-                            .matrix_cycles = m->matrix_ticks / SIM_TICKS,
+                            .matrix_cycles = m->busy[SIM_PART_MATRIX] / SIM_TICKS,
+                            .part_run = part_run(m),
+                            .spread = spread_of(m),
                             .sampled = m->sample.run,
                             .traffic = m->traffic};
     for (uint64_t i = 0; i < m->num_insts; i++)
         for (int k = 0; k < SIM_NUM_SPENT; k++)
             m->insts[i].cycles[k] /= SIM_TICKS;
+    memcpy(out.spent, spent, sizeof spent);
     out.insts = m->insts;
     out.num_insts = m->num_insts;
     m->insts = nullptr;
-    for (uint32_t x = 0; x < m->num_xcds; x++)
-        for (uint32_t u = 0; u < m->units_per_xcd; u++)
-            for (uint32_t s = 0; s < m->simds; s++)
-                add_spent(&out, &m->xcds[x].units[u].simds[s], end);
     return out;
 }

@@ -21,6 +21,8 @@ void sim_clock_add(sim_clock_result *sum, const sim_clock_result *one) {
     sum->watts = one->watts;
     sum->groups += one->groups;
     sum->groups_run += one->groups_run;
+    sum->part_run = one->part_run;
+    sum->spread = one->spread;
     sum->wave_cycles += one->wave_cycles;
     sum->matrix_ops += one->matrix_ops;
     sum->matrix_cycles += one->matrix_cycles;
@@ -69,12 +71,14 @@ void sim_clock_write(FILE *out, const sim_clock_result *r) {
     fprintf(out,
             "\"ns\": %llu, \"unlimited_ns\": %llu, \"cycles\": %llu, \"mhz\": %.0f, "
             "\"watts\": %.0f, \"workgroups\": %llu, \"workgroups_run\": %llu,\n      "
+            "\"part_run\": %.3f, \"spread\": %.4f, "
             "\"wave_cycles\": %llu, \"matrix_ops\": %llu, \"matrix_cycles\": %llu,\n      "
             "\"simd_cycles\": {",
             (unsigned long long)r->ns, (unsigned long long)r->unlimited_ns,
             (unsigned long long)r->cycles, r->mhz, r->watts, (unsigned long long)r->groups,
-            (unsigned long long)r->groups_run, (unsigned long long)r->wave_cycles,
-            (unsigned long long)r->matrix_ops, (unsigned long long)r->matrix_cycles);
+            (unsigned long long)r->groups_run, r->part_run, r->spread,
+            (unsigned long long)r->wave_cycles, (unsigned long long)r->matrix_ops,
+            (unsigned long long)r->matrix_cycles);
     for (int i = 0; i < SIM_NUM_SPENT; i++)
         fprintf(out, "%s\"%s\": %llu", i ? ", " : "", sim_spent_name((sim_spent)i),
                 (unsigned long long)r->spent[i]);

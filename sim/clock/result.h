@@ -41,12 +41,14 @@ typedef struct sim_clock_result {
     uint64_t cycles; // of the shader clock, without the launch's own time
     // The launch at the clock that the board's power allows, and at the highest clock.
     uint64_t ns, unlimited_ns;
-    double mhz, watts;             // of the first
-    uint64_t sampled;              // workgroups of the first XCD that ran in detail
-    uint64_t groups, groups_run;   // workgroups: of the launch; that ran in detail
-    uint64_t wave_cycles;          // for which these workgroups' waves were resident, in sum
-    uint64_t matrix_ops;           // multiplications and additions that their matrix units did
-    uint64_t matrix_cycles;        // for which these units were busy, in sum
+    double mhz, watts;           // of the first
+    uint64_t sampled;            // workgroups of the first XCD that ran in detail
+    uint64_t groups, groups_run; // workgroups: of the launch; that ran in detail
+    double part_run;        // of their instructions, that ran: less than all if workgroups are long
+    double spread;          // by how much two halves of what stands for the rest differ, as a share
+    uint64_t wave_cycles;   // for which these workgroups' waves were resident, in sum
+    uint64_t matrix_ops;    // multiplications and additions that their matrix units did
+    uint64_t matrix_cycles; // for which these units were busy, in sum
     uint64_t spent[SIM_NUM_SPENT]; // cycles of the SIMDs that ran
     sim_traffic traffic;           // of the XCDs that ran
     sim_inst_cost *insts;          // by (pc - start of the code) / 4; the dispatch's owner frees it

@@ -11,22 +11,23 @@ uint32_t sim_joint_units(const sim_dispatch *d) {
     return d->kernel->rsrc1 & WGP_MODE ? d->chip->joint_units : 1;
 }
 
-/** Returns how many workgroups a unit holds. */
-static uint64_t fits(const sim_dispatch *d) {
+sim_occupancy sim_occupancy_of(const sim_dispatch *d) {
     const uint32_t threads = d->block[0] * d->block[1] * d->block[2];
     sim_chip unit = *d->chip;
     unit.simds *= sim_joint_units(d);
     unit.lds_bytes *= sim_joint_units(d);
     unit.max_groups *= sim_joint_units(d);
-    const uint64_t groups = sim_find_occupancy(&unit, d->kernel, threads, d->lds_bytes).groups;
-    return groups ? groups : 1;
+    return sim_find_occupancy(&unit, d->kernel, threads, d->lds_bytes);
 }
 
 sim_sample sim_sample_of(const sim_dispatch *d) {
     const uint64_t total = (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
     const uint32_t xccs = d->chip->num_xccs;
     const uint32_t units = d->chip->compute_units / xccs / sim_joint_units(d);
-    sim_sample s = {.xcds = 1, .slots = fits(d) * units, .groups = (total + xccs - 1) / xccs};
+    const uint32_t fits = sim_occupancy_of(d).groups;
+    sim_sample s = {.xcds = 1,
+                    .slots = (uint64_t)(fits ? fits : 1) * units,
+                    .groups = (total + xccs - 1) / xccs};
     s.run = s.groups;
     if (d->clock_mode == SIM_CLOCK_FULL) {
         s.xcds = total < xccs ? (uint32_t)total : xccs;

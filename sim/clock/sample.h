@@ -17,6 +17,8 @@ typedef struct sim_sample {
 
 /** Returns how many compute units hold a workgroup of the dispatch together. */
 uint32_t sim_joint_units(const sim_dispatch *d);
+/** Returns how many workgroups so many compute units hold. */
+sim_occupancy sim_occupancy_of(const sim_dispatch *d);
 /** Returns what the dispatch's clock wants to run. */
 sim_sample sim_sample_of(const sim_dispatch *d);
 /** Returns the end of the launch, of which `run` workgroups an XCD ended at a tick.

@@ -24,8 +24,7 @@ void sim_tags_settle(sim_tags *tags) {
 }
 
 static sim_cached *set_of(const sim_tags *tags, uint64_t number) {
-    const uint64_t hash = number * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    return tags->lines + (size_t)(hash % tags->sets) * tags->ways;
+    return tags->lines + (size_t)sim_spread(number, tags->sets) * tags->ways;
 }
 
 sim_cached *sim_tags_find(sim_tags *tags, uint64_t number) {

@@ -13,6 +13,14 @@ typedef struct sim_cached {
     bool is_dirty;
 } sim_cached;
 
+/** Returns which of `count` places a number has: numbers that follow each other have places that
+ *  do, and those of each block of `count` begin at another place, so that no stride keeps to
+ *  few. */
+static inline uint32_t sim_spread(uint64_t number, uint32_t count) {
+    const uint64_t block = number / count * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)((number + (block >> 32)) % count);
+}
+
 /** A cache of `sets` times `ways` lines, of which the one that was used longest ago is replaced. */
 typedef struct sim_tags {
     sim_cached *lines;

@@ -73,8 +73,9 @@ void sim_timeline_sample(sim_timeline *t, const sim_machine *m, uint64_t tick);
 bool sim_timeline_configure(const sim_look_options *options, char *error, size_t error_bytes);
 /** Returns the timeline for a launch that begins; null if none is written. */
 sim_timeline *sim_timeline_begin(void);
-/** Writes a launch that has ended: its timed results are in the machine's dispatch, and its first
- *  tick was `from_ns` after the device's first launch began. Destroys the timeline. */
+/** Writes a launch that has ended: its timed results are in the machine's dispatch, and it began
+ *  `from_ns` after the device's first launch, if each waits for the one before. Destroys the
+ *  timeline. */
 void sim_timeline_end(sim_timeline *t, const sim_machine *m, uint64_t from_ns);
 void sim_timeline_finish(void);
 void sim_timeline_fork_prepare(void);

@@ -341,13 +341,13 @@ typedef uint16_t u16x16 __attribute__((vector_size(32)));
 
 /** For conversions of f16. Without instructions for f16 a conversion is sixteen calls, so its long
  *  and slow code is not inlined but shared. */
-#ifdef __AVX512F__
+#ifdef __F16C__
 #define SIM_CONVERSION static inline
 #else
 #define SIM_CONVERSION static inline __attribute__((noinline))
 #endif
 
-#ifdef __AVX512F__
+#ifdef __F16C__
 static inline f32x16 f32_of_f16(u32x16 bits) {
     return __builtin_convertvector((f16x16) __builtin_convertvector(bits, u16x16), f32x16);
 }

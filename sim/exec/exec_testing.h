@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For the tests of instructions: LLVM's assembler, a wave with random registers, runs of one
-// decoded instruction in both builds of exec/.
+// decoded instruction in the builds of exec/.
 #ifndef SIM_EXEC_TESTING_H
 #define SIM_EXEC_TESTING_H
 

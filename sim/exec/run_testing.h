@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests by formulas: runs a source from many random states, in both builds of exec/, and has
-// each checked.
+// For tests by formulas: runs a source from many random states, in the best build of exec/
+// and the portable one, and has each checked.
 #ifndef SIM_RUN_TESTING_H
 #define SIM_RUN_TESTING_H
 
@@ -16,7 +16,7 @@ static inline void start(const char *arch) {
     t->wave.wave32 = sim_chip_by_name(arch)->wave_size == 32;
 }
 
-/** Runs `source` for many random states, in both builds of exec/, each time `check`ing. */
+/** Runs `source` for many random states, in either build, each time `check`ing. */
 static inline void run(const char *arch, const char *source, void (*prepare)(void),
                        void (*check)(void)) {
     size_t size;

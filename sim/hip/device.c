@@ -6,6 +6,7 @@
 #include "../pool.h"
 #include "runtime.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,7 @@ static void after_fork_in_child(void) {
         sim_hip_forget_registered(&sim_hip.devices[i]);
         sim_hip_unload_modules(&sim_hip.devices[i]);
         sim_clock_deinit(&sim_hip.devices[i].clock);
+        sim_schedule_deinit(&sim_hip.devices[i].schedule);
     }
     sim_hip.num_devices = 0;
     sim_memory_destroy(sim_hip.memory);
@@ -96,6 +98,7 @@ static hipError_t add_devices(void) {
                                .number = id < num_listed ? numbers[id] : id + num_hidden,
                                .chip = chip_of(id, sim_hip.options.archs[id])};
         sim_clock_init(&device->clock);
+        sim_schedule_init(&device->schedule);
         if (!sim_hip_add_default_stream(device))
             return hipErrorOutOfMemory;
         sim_hip.num_devices++;
@@ -153,7 +156,7 @@ static hipError_t read_options(const char *call, const char *text) {
     }
     if (sim_exec_lacks(options.exec)) {
         sim_hip_report(call,
-                       "%s, for which alone libquernsim was built; make TARGETS=all builds both",
+                       "%s, for which alone libquernsim was built; make TARGETS=all builds all",
                        sim_exec_lacks(options.exec));
         return hipErrorInvalidDevice;
     }
@@ -238,11 +241,11 @@ int quernsim_configure(const char *options) {
     return (int)sim_hip_result(error);
 }
 
-/** Writes a chip to text as a chip file. Returns false if it has no room. */
-static bool write_chip(char *text, size_t bytes, const sim_chip *chip) {
+/** Writes a chip to text as a chip file. Returns 1, 0 if it has no room, or -1 without memory. */
+static int write_chip(char *text, size_t bytes, const sim_chip *chip) {
     FILE *to = fmemopen(text, bytes, "w");
     if (!to)
-        return false;
+        return errno == ENOMEM ? -1 : 0;
     sim_chip_file_write(to, chip);
     return fclose(to) == 0 && strlen(text) + 1 < bytes;
 }
@@ -253,10 +256,11 @@ int quernsim_chip(const char *arch, char *text, size_t bytes) {
     const hipError_t error = prepare();
     if (chip && is_replaced(chip->arch))
         chip = &chip_file.chip;
-    const bool is_told =
-        error == hipSuccess && chip && chip->timing && write_chip(text, bytes, chip);
+    int told = error == hipErrorOutOfMemory ? -1 : 0;
+    if (error == hipSuccess && chip && chip->timing)
+        told = write_chip(text, bytes, chip);
     pthread_mutex_unlock(&sim_hip.lock);
-    return is_told;
+    return told;
 }
 
 sim_device *sim_hip_device(void) {

@@ -8,7 +8,14 @@
 
 #include <math.h>
 
-enum { GROUPS = 700, BLOCK = 128, ITEMS = GROUPS * BLOCK, LAUNCH_NS = 2000, PAUSE_NS = 20000000 };
+enum {
+    GROUPS = 700,
+    BLOCK = 128,
+    ITEMS = GROUPS * BLOCK,
+    LAUNCH_NS = 2000,
+    UNITS = 304,
+    PAUSE_NS = 20000000
+};
 
 // ---- the cases, in the child
 
@@ -55,6 +62,16 @@ static hipError_t start_work(work *w, hipStream_t stream) {
     return launch(w->function, GROUPS, BLOCK, stream, &w->args, sizeof w->args);
 }
 
+/** Starts some workgroups, of which a compute unit holds one: it takes all of LDS. */
+static void start_large(work *w, unsigned groups, hipStream_t stream) {
+    enum { LDS = 65536 };
+    size_t bytes = sizeof w->args;
+    void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &w->args, HIP_LAUNCH_PARAM_BUFFER_SIZE,
+                     &bytes, HIP_LAUNCH_PARAM_END};
+    OK(hip.hipModuleLaunchKernel(w->function, groups, 1, 1, BLOCK, 1, 1, LDS, stream, nullptr,
+                                 extra));
+}
+
 /** Prints the times of a launch, of a second one, and of both. */
 static void run_launches(void) {
     work w = make_work(load("O3"));
@@ -73,24 +90,101 @@ static void run_launches(void) {
         destroy(events[i]);
 }
 
-/** Prints the time to the end of each of two streams, each of which launches twice. */
-static void run_streams(void) {
-    work w = make_work(load("O3"));
-    const hipStream_t streams[2] = {new_stream(), new_stream()};
-    const hipEvent_t first = new_event(), ends[2] = {new_event(), new_event()};
-    OK(hip.hipEventRecord(first, streams[0]));
-    OK(hip.hipStreamWaitEvent(streams[1], first, 0));
-    for (int i = 0; i < 4; i++)
-        OK(start_work(&w, streams[i % 2]));
+/** Streams that begin together, and events at their ends. */
+typedef struct pair {
+    hipStream_t streams[2];
+    hipEvent_t first, ends[2];
+    long long ns[2]; // from the first event to the ends
+} pair;
+
+static pair begin_pair(void) {
+    const pair p = {{new_stream(), new_stream()}, new_event(), {new_event(), new_event()}, {}};
+    OK(hip.hipEventRecord(p.first, p.streams[0]));
+    OK(hip.hipStreamWaitEvent(p.streams[1], p.first, 0));
+    return p;
+}
+
+static void end_pair(pair *p) {
     for (int i = 0; i < 2; i++)
-        OK(hip.hipEventRecord(ends[i], streams[i]));
+        OK(hip.hipEventRecord(p->ends[i], p->streams[i]));
     OK(hip.hipDeviceSynchronize());
-    printf("%lld %lld %d", elapsed(first, ends[0]), elapsed(first, ends[1]), 0);
-    destroy(first);
     for (int i = 0; i < 2; i++) {
-        destroy(ends[i]);
-        OK(hip.hipStreamDestroy(streams[i]));
+        p->ns[i] = elapsed(p->first, p->ends[i]);
+        destroy(p->ends[i]);
+        OK(hip.hipStreamDestroy(p->streams[i]));
     }
+    destroy(p->first);
+}
+
+/** Prints the times of one launch, and of two on two streams: to the end of each. The memory-side
+ *  cache and the caches of instructions have what they need. */
+static void run_pair(unsigned groups) {
+    work w = make_work(load("O3"));
+    start_large(&w, groups, nullptr);
+    OK(hip.hipDeviceSynchronize());
+    pair one = begin_pair();
+    start_large(&w, groups, one.streams[0]);
+    end_pair(&one);
+    assert_int_equal(one.ns[1], 0);
+    pair two = begin_pair();
+    for (int i = 0; i < 2; i++)
+        start_large(&w, groups, two.streams[i]);
+    end_pair(&two);
+    printf("%lld %lld %lld", one.ns[0], two.ns[0], two.ns[1]);
+}
+
+static void run_halves(void) {
+    run_pair(UNITS / 2);
+}
+
+static void run_wholes(void) {
+    run_pair(UNITS);
+}
+
+/** Prints the time to the end of two streams, of which the first launches once and the second
+ *  twice; and to the end of the first if it waits for the second's first launch. */
+static void run_order(void) {
+    work w = make_work(load("O3"));
+    start_large(&w, 8, nullptr);
+    OK(hip.hipDeviceSynchronize());
+    pair p = begin_pair();
+    for (int i = 0; i < 3; i++)
+        start_large(&w, 8, p.streams[i > 0]);
+    end_pair(&p);
+    pair waits = begin_pair();
+    const hipEvent_t event = new_event();
+    start_large(&w, 8, waits.streams[1]);
+    OK(hip.hipEventRecord(event, waits.streams[1]));
+    start_large(&w, 8, waits.streams[1]);
+    OK(hip.hipStreamWaitEvent(waits.streams[0], event, 0));
+    start_large(&w, 8, waits.streams[0]);
+    end_pair(&waits);
+    destroy(event);
+    printf("%lld %lld %lld", p.ns[0], p.ns[1], waits.ns[0]);
+}
+
+/** Prints the time from one stream's end to that of another that the program filled when it had
+ *  waited for the first; and how long that takes by itself. */
+static void run_waited(void) {
+    work w = make_work(load("O3"));
+    start_large(&w, 8, nullptr);
+    OK(hip.hipDeviceSynchronize());
+    pair p = begin_pair();
+    start_large(&w, 8, p.streams[0]);
+    OK(hip.hipEventRecord(p.ends[0], p.streams[0]));
+    OK(hip.hipEventSynchronize(p.ends[0]));
+    start_large(&w, 8, p.streams[1]);
+    OK(hip.hipEventRecord(p.ends[1], p.streams[1]));
+    OK(hip.hipStreamSynchronize(p.streams[1]));
+    const long long after = elapsed(p.ends[0], p.ends[1]);
+    OK(hip.hipEventRecord(p.first, p.streams[0])); // later than all that the program knows of
+    OK(hip.hipEventSynchronize(p.first));
+    printf("%lld %lld %lld", after, elapsed(p.first, p.ends[1]), 0LL);
+    for (int i = 0; i < 2; i++) {
+        destroy(p.ends[i]);
+        OK(hip.hipStreamDestroy(p.streams[i]));
+    }
+    destroy(p.first);
 }
 
 /** Prints the time between two events while the host sleeps. */
@@ -161,7 +255,8 @@ static void run_fork(void) {
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"launches", run_launches}, {"streams", run_streams}, {"told", run_told},
+} cases[] = {{"launches", run_launches}, {"halves", run_halves},   {"wholes", run_wholes},
+             {"order", run_order},       {"waited", run_waited},   {"told", run_told},
              {"pause", run_pause},       {"refusal", run_refusal}, {"fork", run_fork}};
 
 static int run_case(const char *name) {
@@ -251,14 +346,38 @@ static void test_launches(void **) {
     }
 }
 
-/** Tests that launches of two streams follow each other, in whatever order, and lose no time. */
+static void expect_ns(const char *name, long long found, long long expected) {
+    if (llabs(found - expected) > expected / 50)
+        fail_msg("%s: %lld ns; expected %lld", name, found, expected);
+}
+
+/** Runs a case and checks that nothing changes with the number of threads. */
+static output run_twice(const char *name) {
+    const output o = run(name, "clock=on;threads=1"), again = run(name, "clock=on;threads=2");
+    assert_memory_equal(o.numbers, again.numbers, sizeof o.numbers);
+    return o;
+}
+
+/** Tests that launches on two streams share the chip if it has room for both, and else follow each
+ *  other: then the second one's start is hidden behind the first. */
 static void test_streams(void **) {
-    output o;
-    long long ns;
-    profiled(&o, &ns, "streams", "clock=on;threads=1");
-    const long long *t = o.numbers;
-    assert_int_equal(t[0] > t[1] ? t[0] : t[1], ns);
-    assert_true(t[0] > 2LL * LAUNCH_NS && t[1] > 2LL * LAUNCH_NS);
+    const output halves = run_twice("halves"), wholes = run_twice("wholes");
+    const long long *h = halves.numbers, *w = wholes.numbers;
+    expect_ns("the first half", h[1], h[0]);
+    expect_ns("the second half", h[2], h[0]);
+    expect_ns("the first whole", w[1], w[0]);
+    expect_ns("the second whole", w[2], 2 * w[0] - LAUNCH_NS);
+}
+
+/** Tests that a stream waits for no other one unless it is told to, that launches of a stream
+ *  follow each other, and that none begins before what the program had waited for. */
+static void test_order(void **) {
+    const output order = run_twice("order"), waited = run_twice("waited");
+    const long long *t = order.numbers, *w = waited.numbers;
+    expect_ns("two launches of a stream", t[1], 2 * t[0]);
+    expect_ns("a launch that waits for one", t[2], 2 * t[0]);
+    expect_ns("a launch after a wait of the program", w[0], t[0]);
+    assert_int_equal(w[1], 0);
 }
 
 /** Tests that a program is told what its launches took, once. */
@@ -302,7 +421,8 @@ int main(int argc, char **argv) {
         return run_case(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_launches), cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_pause),    cmocka_unit_test(test_refusal),
-        cmocka_unit_test(test_fork),     cmocka_unit_test(test_told)};
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_refusal),  cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_told)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

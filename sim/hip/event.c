@@ -7,24 +7,31 @@
 typedef struct event_op {
     sim_op op;
     hipEvent_t event;
-    uint64_t count; // which record of the event
+    uint64_t count;     // which record of the event
+    sim_moment *moment; // of that
 } event_op;
 
 /** Releases a reference. The lock is held. */
 static void release(hipEvent_t event) {
-    if (--event->references == 0)
-        free(event);
+    if (--event->references)
+        return;
+    sim_moment_release(event->moment);
+    free(event);
 }
 
 static void release_event(sim_op *op) {
+    sim_moment_release(((event_op *)op)->moment);
     release(((event_op *)op)->event);
 }
 
 static hipError_t run_record(sim_stream *stream, sim_op *op) {
-    const bool is_modelled = sim_hip.options.clock != SIM_CLOCK_OFF;
-    const uint64_t ns = is_modelled ? sim_clock_now(&stream->device->clock) : sim_host_ns();
+    event_op *record = (event_op *)op;
+    const uint64_t ns = sim_host_ns();
     pthread_mutex_lock(&sim_hip.lock);
-    ((event_op *)op)->event->ns = ns;
+    record->event->ns = ns;
+    sim_moment_follow(record->moment, stream->moment);
+    sim_moment_follow(record->moment, op->host);
+    sim_moment_close(record->moment);
     pthread_mutex_unlock(&sim_hip.lock);
     return hipSuccess;
 }
@@ -37,7 +44,8 @@ static void pass_event(sim_op *op) {
     if (record->event->passed < record->count)
         record->event->passed = record->count;
     pthread_cond_broadcast(&sim_hip.changed);
-    release(record->event);
+    sim_moment_close(record->moment);
+    release_event(op);
 }
 
 /** Waits for a record of the event. The lock is held. */
@@ -49,9 +57,11 @@ static void wait_for(hipEvent_t event, uint64_t count) {
 }
 
 static hipError_t run_wait(sim_stream *stream, sim_op *op) {
-    (void)stream;
+    const event_op *wait = (event_op *)op;
     pthread_mutex_lock(&sim_hip.lock);
-    wait_for(((event_op *)op)->event, ((event_op *)op)->count);
+    wait_for(wait->event, wait->count);
+    if (wait->event->device == stream->device)
+        sim_hip_time_wait(stream, wait->moment);
     pthread_mutex_unlock(&sim_hip.lock);
     return hipSuccess;
 }
@@ -66,7 +76,7 @@ static event_op *new_op(hipEvent_t event, hipError_t (*run)(sim_stream *, sim_op
                         void (*destroy)(sim_op *)) {
     event_op *op = calloc(1, sizeof *op);
     if (op) {
-        *op = (event_op){{.run = run, .destroy = destroy, .is_marker = true}, event, 0};
+        *op = (event_op){{.run = run, .destroy = destroy, .is_marker = true}, event, 0, nullptr};
         pthread_mutex_lock(&sim_hip.lock);
         event->references++;
         pthread_mutex_unlock(&sim_hip.lock);
@@ -113,11 +123,17 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!is_event(event) || !stream || event->device != stream->device)
         return sim_hip_result(hipErrorInvalidHandle);
-    event_op *op = new_op(event, run_record, pass_event);
-    if (!op)
+    sim_moment *moment = sim_moment_create();
+    event_op *op = moment ? new_op(event, run_record, pass_event) : nullptr;
+    if (!op) {
+        free(moment);
         return sim_hip_result(hipErrorOutOfMemory);
+    }
+    op->moment = moment;
     pthread_mutex_lock(&sim_hip.lock);
     op->count = ++event->recorded;
+    sim_moment_release(event->moment);
+    event->moment = sim_moment_keep(moment);
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
@@ -140,6 +156,7 @@ hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned fla
         return sim_hip_result(hipErrorOutOfMemory);
     pthread_mutex_lock(&sim_hip.lock);
     op->count = event->recorded;
+    op->moment = sim_moment_keep(event->moment);
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
@@ -149,9 +166,12 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     if (!is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
     pthread_mutex_lock(&sim_hip.lock);
+    sim_device *device = event->device;
+    sim_moment *moment = sim_moment_keep(event->moment);
     wait_for(event, event->recorded);
-    hipError_t error = event->device->error;
-    error = sim_hip.is_stopping ? hipErrorDeinitialized : error;
+    sim_hip_time_waited(device, moment);
+    sim_moment_release(moment);
+    hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : device->error;
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_result(error);
 }
@@ -162,6 +182,8 @@ hipError_t hipEventQuery(hipEvent_t event) {
         return sim_hip_result(hipErrorInvalidHandle);
     pthread_mutex_lock(&sim_hip.lock);
     const bool is_passed = event->passed >= event->recorded;
+    if (is_passed)
+        sim_hip_time_waited(event->device, event->moment);
     pthread_mutex_unlock(&sim_hip.lock);
     return is_passed ? hipSuccess : hipErrorNotReady;
 }
@@ -176,8 +198,13 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     }
     if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess)
         return hipErrorNotReady;
+    hipError_t error = hipSuccess;
     pthread_mutex_lock(&sim_hip.lock);
-    *ms = (float)((double)(int64_t)(stop->ns - start->ns) * 1e-6);
+    int64_t ns = (int64_t)(stop->ns - start->ns);
+    if (sim_hip_is_modelled(start->device))
+        error = sim_hip_time_between(start->device, start->moment, stop->moment, &ns);
     pthread_mutex_unlock(&sim_hip.lock);
-    return hipSuccess;
+    if (error == hipSuccess)
+        *ms = (float)((double)ns * 1e-6);
+    return sim_hip_result(error);
 }

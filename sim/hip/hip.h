@@ -212,8 +212,8 @@ HIP_API char quernsim_evidence(hipFunction_t function, char *names, size_t bytes
 HIP_API int quernsim_clock(int device, char *json, size_t bytes);
 
 /** Writes the chip that a device of the architecture would now be made with as a chip file
- *  (docs/clock.md), of less than 4096 bytes. Returns 0 if no time is modelled for it, or the text
- *  has no room. */
+ *  (docs/clock.md), of less than 4096 bytes. Returns 1; 0 if no time is modelled for it, or the
+ *  text has no room; -1 without memory. */
 HIP_API int quernsim_chip(const char *arch, char *text, size_t bytes);
 
 HIP_API hipError_t hipInit(unsigned flags);

@@ -206,6 +206,18 @@ static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
     return go_on;
 }
 
+/** Ends a run, whose time is modelled if the whole of it was right. */
+static void end_run(sim_stream *stream, sim_op *op, bool is_done) {
+    sim_demand *demand = ((launch_op *)op)->dispatch.demand;
+    pthread_mutex_lock(&sim_hip.lock);
+    stream->dispatch = nullptr;
+    if (is_done && demand)
+        sim_hip_time_ran(stream, op, demand);
+    else
+        free(demand);
+    pthread_mutex_unlock(&sim_hip.lock);
+}
+
 static hipError_t run_launch(sim_stream *stream, sim_op *op) {
     launch_op *launch = (launch_op *)op;
     sim_dispatch *d = &launch->dispatch;
@@ -214,9 +226,9 @@ static hipError_t run_launch(sim_stream *stream, sim_op *op) {
         (asks_host && !sim_hostcall_begin(stream->hostcall, d))) {
         return hipErrorOutOfMemory;
     }
-    if (announce(stream, d))
-        sim_dispatch_run(d);
-    announce(stream, nullptr);
+    d->wants_demand = op->end;
+    const bool is_done = announce(stream, d) && sim_dispatch_run(d);
+    end_run(stream, op, is_done);
     if (asks_host)
         sim_hostcall_end(stream->hostcall);
     if (prints)
@@ -272,6 +284,7 @@ hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const 
     if (!op)
         return hipErrorOutOfMemory;
     op->op.run = run_launch;
+    op->op.is_launch = true;
     op->args_bytes = kernel->kernarg_bytes;
     init_dispatch(&op->dispatch, function, grid, block, (uint32_t)dynamic_lds);
     error = extra ? copy_extra(kernel, op->args, extra) : copy_params(kernel, op->args, params);

@@ -9,6 +9,7 @@
 
 #include "../chip/chip.h"
 #include "../clock/clock.h"
+#include "../clock/schedule.h"
 #include "../memory.h"
 #include "../object/object.h"
 #include "../options.h"
@@ -37,6 +38,9 @@ struct sim_op {
     bool is_marker;              // the operation runs even after the device has failed
     sim_dependency *dependencies;
     size_t num_dependencies;
+    bool is_launch;
+    // If time is modelled: the last moment for which the program had waited; a launch's end.
+    sim_moment *host, *end;
 };
 
 struct sim_stream {
@@ -49,6 +53,7 @@ struct sim_stream {
     pthread_t thread;
     sim_op *first, **last;
     uint64_t queued, done; // operations so far
+    sim_moment *moment;    // when the last of those that are done was over
     uint64_t kernarg;      // guest memory for kernel arguments, reused by each launch; 0: none yet
     uint64_t kernarg_bytes;
     sim_dispatch *dispatch; // the dispatch that runs now
@@ -61,7 +66,8 @@ struct sim_event {
     uint64_t magic;
     unsigned flags, references;
     sim_device *device;        // device that was current when the event was made
-    uint64_t ns;               // when the stream last came to it: on the device if time is modelled
+    uint64_t ns;               // when the stream last came to it
+    sim_moment *moment;        // the same on the device, of the last record, if time is modelled
     uint64_t recorded, passed; // calls of hipEventRecord, and how many of them the stream reached
 };
 
@@ -93,6 +99,7 @@ struct sim_device {
     atomic_uint stack_limit; // of hipDeviceSetLimit; 0: as it was
     atomic_uint printf_limit;
     sim_clock clock;
+    sim_schedule schedule;
     uint64_t heap; // of device malloc, guest memory; 0 until a kernel needs it
 };
 
@@ -138,6 +145,27 @@ sim_stream *sim_hip_stream(hipStream_t handle);
 /** Queues an operation, which the stream then owns. On failure the operation is destroyed. *ticket
  *  is for sim_hip_wait; `ticket` may be null. */
 hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket);
+/** Returns whether the device's time is modelled. (modelled.c) */
+bool sim_hip_is_modelled(const sim_device *device);
+/** The next functions have the lock. An operation is queued on a stream. Returns false if memory
+ *  runs out. */
+bool sim_hip_time_queue(sim_stream *stream, sim_op *op);
+/** Returns whether an operation may run: launches run in the order in which they were queued. */
+bool sim_hip_time_is_met(const sim_stream *stream, const sim_op *op);
+/** An operation whose dependencies are met begins. */
+void sim_hip_time_begin(sim_stream *stream, const sim_op *op);
+/** A launch has run. It owns the demand, which is null if the launch failed. */
+void sim_hip_time_ran(sim_stream *stream, sim_op *op, sim_demand *demand);
+/** A stream waits for a moment. */
+void sim_hip_time_wait(sim_stream *stream, sim_moment *moment);
+/** An operation ends or is dropped. */
+void sim_hip_time_end(sim_device *device, sim_op *op);
+/** The program has waited for what a stream has done, or for a moment. */
+void sim_hip_time_synced(sim_stream *stream);
+void sim_hip_time_waited(sim_device *device, sim_moment *moment);
+/** Finds the time between two moments for which the program has waited, which may take until other
+ *  launches have run. */
+hipError_t sim_hip_time_between(sim_device *device, sim_moment *from, sim_moment *to, int64_t *ns);
 /** Waits until the stream has finished the operation of the ticket and all before it; 0: all that
  *  are queued now. */
 hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket);

@@ -168,10 +168,6 @@ hipError_t hipDeviceGetUuid(char uuid[16], hipDevice_t device) {
 
 // ---- modelled time
 
-static bool is_modelled(const sim_device *device) {
-    return sim_hip.options.clock != SIM_CLOCK_OFF && device->chip->timing;
-}
-
 int quernsim_clock(int id, char *json, size_t bytes) {
     sim_clock_result sum = {};
     bool found = false;
@@ -179,7 +175,7 @@ int quernsim_clock(int id, char *json, size_t bytes) {
         return false;
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         sim_device *device = &sim_hip.devices[i];
-        if ((id >= 0 && device->id != (uint32_t)id) || !is_modelled(device))
+        if ((id >= 0 && device->id != (uint32_t)id) || !sim_hip_is_modelled(device))
             continue;
         found = true;
         if (json)

@@ -15,11 +15,14 @@
 // ---- operations
 
 static void release(sim_stream *stream) {
-    if (--stream->references == 0)
-        free(stream);
+    if (--stream->references)
+        return;
+    sim_moment_release(stream->moment);
+    free(stream);
 }
 
-static void destroy_op(sim_op *op) {
+static void destroy_op(sim_device *device, sim_op *op) {
+    sim_hip_time_end(device, op);
     for (size_t i = 0; i < op->num_dependencies; i++)
         release(op->dependencies[i].stream);
     free(op->dependencies);
@@ -28,7 +31,9 @@ static void destroy_op(sim_op *op) {
     free(op);
 }
 
-static bool is_met(const sim_op *op) {
+static bool is_met(const sim_stream *stream, const sim_op *op) {
+    if (!sim_hip_time_is_met(stream, op))
+        return false;
     for (size_t i = 0; i < op->num_dependencies; i++)
         if (op->dependencies[i].stream->done < op->dependencies[i].count)
             return false;
@@ -71,12 +76,13 @@ static void finish_first(sim_stream *stream) {
     if (!stream->first)
         stream->last = &stream->first;
     stream->done++;
-    destroy_op(op);
+    destroy_op(stream->device, op);
     pthread_cond_broadcast(&sim_hip.changed);
 }
 
 static void run_first(sim_stream *stream) {
     sim_op *op = stream->first;
+    sim_hip_time_begin(stream, op);
     if (stream->device->error == hipSuccess || op->is_marker) {
         pthread_mutex_unlock(&sim_hip.lock);
         hipError_t error = op->run(stream, op);
@@ -91,7 +97,7 @@ static void *stream_thread(void *argument) {
     sim_stream *stream = argument;
     pthread_mutex_lock(&sim_hip.lock);
     while (!sim_hip.is_stopping)
-        if (stream->first && is_met(stream->first))
+        if (stream->first && is_met(stream, stream->first))
             run_first(stream);
         else if (!stream->first && stream->is_closing)
             break;
@@ -120,8 +126,10 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
         error = hipErrorOutOfMemory;
     else if (!start_thread(stream))
         error = hipErrorOutOfMemory; // EAGAIN: of memory, mostly, or of threads
+    else if (!sim_hip_time_queue(stream, op))
+        error = hipErrorOutOfMemory;
     if (error != hipSuccess) {
-        destroy_op(op);
+        destroy_op(stream->device, op);
     } else {
         op->next = nullptr;
         *stream->last = op;
@@ -140,6 +148,7 @@ static hipError_t wait_locked(sim_stream *stream, uint64_t ticket) {
     stream->references++;
     while (stream->done < ticket && !sim_hip.is_stopping)
         pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
+    sim_hip_time_synced(stream);
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : stream->device->error;
     release(stream);
     return error;
@@ -327,6 +336,8 @@ hipError_t hipStreamQuery(hipStream_t handle) {
     hipError_t error = stream->device->error;
     if (error == hipSuccess && stream->done < stream->queued)
         error = hipErrorNotReady;
+    else
+        sim_hip_time_synced(stream);
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_result(error);
 }

@@ -5,6 +5,7 @@
 #define SIM_ISA_H
 
 #include "../chip/chip.h"
+#include "../options.h"
 #include "decode.h"
 #include "inst.h"
 
@@ -38,9 +39,14 @@ bool sim_opcodes_are_ready(void);
  *  sim_exec_choose chose; null if the opcode is not implemented. */
 const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch arch);
 
-/** Returns an opcode's row in the tables that any x86-64-v2 host can run. Tests compare the two
- *  builds. */
-const sim_opcode *sim_opcode_portable(const sim_opcode *opcode);
+/** Returns an opcode's row in the tables of a build, or the opcode itself if that build is not
+ *  there. Tests compare the builds. */
+const sim_opcode *sim_opcode_of(const sim_opcode *opcode, sim_exec_build build);
+
+/** Returns an opcode's row in the tables that any x86-64-v2 host can run. */
+static inline const sim_opcode *sim_opcode_portable(const sim_opcode *opcode) {
+    return sim_opcode_of(opcode, SIM_EXEC_BASELINE);
+}
 
 /** Fills in inst->traits, as the last step of decoding. */
 void sim_find_traits(sim_inst *inst, sim_arch arch);

@@ -56,28 +56,37 @@
 #define ADDRESS(name, isa) &SIM_CONCAT(name, isa),
 #define COUNT(name, isa) +1
 enum { NUM_FAMILIES = FAMILIES(COUNT, ) };
-typedef enum isa { BASE, V4, NUM_ISAS } isa;
 
 // The tables of each instruction set for which exec/ is built (cmake/sim.cmake), null for others.
 #if SIM_HAS_BASE
 FAMILIES(DECLARE, base)
 #endif
+#if SIM_HAS_V3
+FAMILIES(DECLARE, v3)
+#endif
 #if SIM_HAS_V4
 FAMILIES(DECLARE, v4)
 #endif
-static const sim_opcode_table *const families[NUM_ISAS][NUM_FAMILIES] = {
+static const sim_opcode_table *const families[SIM_NUM_EXECS][NUM_FAMILIES] = {
 #if SIM_HAS_BASE
-    [BASE] = {FAMILIES(ADDRESS, base)},
+    [SIM_EXEC_BASELINE] = {FAMILIES(ADDRESS, base)},
+#endif
+#if SIM_HAS_V3
+    [SIM_EXEC_AVX2] = {FAMILIES(ADDRESS, v3)},
 #endif
 #if SIM_HAS_V4
-    [V4] = {FAMILIES(ADDRESS, v4)},
+    [SIM_EXEC_AVX512] = {FAMILIES(ADDRESS, v4)},
 #endif
+};
+static const char *const lacking[SIM_NUM_EXECS] = {
+    [SIM_EXEC_AVX2] = "this processor lacks AVX2",
+    [SIM_EXEC_AVX512] = "this processor lacks AVX-512",
 };
 
 /** All lines of one build, by mnemonic; one mnemonic may have several lines, for different
  *  chips. */
 typedef struct sorted_lines {
-    isa isa;
+    sim_exec_build build;
     size_t count;
     const sim_opcode *lines[];
 } sorted_lines;
@@ -90,30 +99,56 @@ static int compare(const void *a, const void *b) {
     return strcmp((*x)->mnemonic, (*y)->mnemonic);
 }
 
-const char *sim_exec_lacks(sim_exec_build build) {
-    const bool needs_v4 = build == SIM_EXEC_AVX512 || !families[BASE][0];
-    if (needs_v4 && !__builtin_cpu_supports("x86-64-v4"))
-        return "this processor lacks AVX-512";
-    const bool is_built =
-        build == SIM_EXEC_BEST || families[build == SIM_EXEC_AVX512 ? V4 : BASE][0];
-    return is_built ? nullptr : "libquernsim was built without it (make TARGETS=all builds both)";
+static bool is_built(sim_exec_build build) {
+    return families[build][0];
 }
 
-static isa wanted_isa(void) {
-    const bool has_v4 = families[V4][0] && __builtin_cpu_supports("x86-64-v4");
-    return atomic_load(&wanted) != SIM_EXEC_BASELINE && has_v4 ? V4 : BASE;
+static bool runs_here(sim_exec_build build) {
+    switch (build) {
+    case SIM_EXEC_AVX2:
+        return __builtin_cpu_supports("x86-64-v3");
+    case SIM_EXEC_AVX512:
+        return __builtin_cpu_supports("x86-64-v4");
+    default:
+        return true;
+    }
+}
+
+/** Returns the best build that is there and that this processor runs; SIM_EXEC_BEST if there is
+ *  none. */
+static sim_exec_build best_build(void) {
+    sim_exec_build build = SIM_NUM_EXECS - 1;
+    while (build > SIM_EXEC_BEST && !(is_built(build) && runs_here(build)))
+        build--;
+    return build;
+}
+
+const char *sim_exec_lacks(sim_exec_build build) {
+    if (build == SIM_EXEC_BEST && best_build() == SIM_EXEC_BEST)
+        while (!is_built(++build)) // the least demanding one
+            ;
+    if (!runs_here(build))
+        return lacking[build];
+    return build == SIM_EXEC_BEST || is_built(build)
+               ? nullptr
+               : "libquernsim was built without it (make TARGETS=all builds every one)";
+}
+
+static sim_exec_build wanted_build(void) {
+    const sim_exec_build build = atomic_load(&wanted);
+    return build == SIM_EXEC_BEST ? best_build() : build;
 }
 
 /** Sorts the tables; null without memory. */
-static sorted_lines *sort_tables(isa isa) {
-    const sim_opcode_table *const *const tables = families[isa];
+static sorted_lines *sort_tables(sim_exec_build build) {
+    const sim_opcode_table *const *const tables = families[build];
     size_t total = 0;
     for (size_t f = 0; f < NUM_FAMILIES; f++)
         total += tables[f]->count;
     sorted_lines *out = malloc(sizeof *out + total * sizeof *out->lines);
     if (!out)
         return nullptr;
-    *out = (sorted_lines){.isa = isa};
+    *out = (sorted_lines){.build = build};
     for (size_t f = 0; f < NUM_FAMILIES; f++)
         for (size_t i = 0; i < tables[f]->count; i++)
             out->lines[out->count++] = &tables[f]->opcodes[i];
@@ -127,7 +162,7 @@ static const sorted_lines *take_sorted(void) {
     const sorted_lines *before = atomic_load(&sorted);
     if (before)
         return before;
-    sorted_lines *made = sort_tables(wanted_isa());
+    sorted_lines *made = sort_tables(wanted_build());
     if (made && atomic_compare_exchange_strong(&sorted, &before, made))
         return made;
     free(made);
@@ -141,7 +176,7 @@ bool sim_opcodes_are_ready(void) {
 bool sim_exec_choose(sim_exec_build build) {
     const sorted_lines *made = atomic_load(&sorted);
     sim_exec_build before = atomic_exchange(&wanted, build);
-    if (made && made->isa != wanted_isa()) {
+    if (made && made->build != wanted_build()) {
         atomic_store(&wanted, before);
         return false;
     }
@@ -169,13 +204,15 @@ const sim_opcode *sim_opcode_find(const char *mnemonic, size_t length, sim_arch 
     return nullptr;
 }
 
-const sim_opcode *sim_opcode_portable(const sim_opcode *opcode) {
-    for (size_t f = 0; f < NUM_FAMILIES && families[V4][f] && families[BASE][f]; f++) {
-        const uintptr_t offset = (uintptr_t)opcode - (uintptr_t)families[V4][f]->opcodes;
-        if (offset < families[V4][f]->count * sizeof *opcode)
-            return families[BASE][f]->opcodes + offset / sizeof *opcode;
+const sim_opcode *sim_opcode_of(const sim_opcode *opcode, sim_exec_build build) {
+    for (sim_exec_build from = SIM_EXEC_BASELINE; is_built(build) && from < SIM_NUM_EXECS; from++) {
+        for (size_t f = 0; f < NUM_FAMILIES && is_built(from); f++) {
+            const uintptr_t offset = (uintptr_t)opcode - (uintptr_t)families[from][f]->opcodes;
+            if (offset < families[from][f]->count * sizeof *opcode)
+                return families[build][f]->opcodes + offset / sizeof *opcode;
+        }
     }
-    return opcode; // already from the portable tables, or these are not built
+    return opcode;
 }
 
 const char *sim_mnemonic(const sim_inst *inst) {

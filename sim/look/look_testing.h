@@ -9,18 +9,19 @@
 
 enum { TEST_BUFFER_BYTES = 65536 };
 
-/** The launch of a program. The program's only argument, at s[0:1], is a pointer to a buffer of
- *  TEST_BUFFER_BYTES. */
+/** The launch of a program. The program's only argument, at s[0:1], is a pointer to a buffer. */
 typedef struct test_launch {
     const char *arch, *name;
     uint32_t groups, threads, lds_bytes, scratch_bytes, device, check;
-    bool wave64;   // on RDNA
-    bool is_joint; // on RDNA: the workgroup is on two compute units
-    bool fails;    // it must end with a fault, else without
+    bool wave64;           // on RDNA
+    bool is_joint;         // on RDNA: the workgroup is on two compute units
+    bool fails;            // it must end with a fault, else without
+    uint32_t buffer_bytes; // 0: TEST_BUFFER_BYTES
     struct sim_clock *clock;
     sim_clock_mode clock_mode;
-    sim_clock_result *timed; // written if there is a clock
-    uint32_t *result;        // null, or written with the buffer's first word
+    sim_clock_result *timed;    // written if there is a clock
+    struct sim_demand **demand; // null, or the same; the caller frees it
+    uint32_t *result;           // null, or written with the buffer's first word
 } test_launch;
 
 /** Runs a program. Returns the guest address of its buffer. */
@@ -29,7 +30,8 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
     uint8_t *code = assemble(launch->arch, source, &size);
     sim_memory *memory = sim_memory_create();
     const sim_region *kernarg = sim_memory_alloc(memory, 64, SIM_REGION_KERNARG, 0);
-    const sim_region *buffer = sim_memory_alloc(memory, TEST_BUFFER_BYTES, SIM_REGION_DEVICE, 0);
+    const uint32_t bytes = launch->buffer_bytes ? launch->buffer_bytes : TEST_BUFFER_BYTES;
+    const sim_region *buffer = sim_memory_alloc(memory, bytes, SIM_REGION_DEVICE, 0);
     uint64_t address = buffer->base;
     memcpy(kernarg->host, &address, 8);
     enum { KERNARG = 8, TWO_USERS = 2 << 1, GROUP_ID = 1 << 7, WGP_MODE = 1 << 29 };
@@ -59,6 +61,7 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
                       .device = launch->device,
                       .clock = launch->clock,
                       .clock_mode = launch->clock_mode,
+                      .wants_demand = launch->demand,
                       .limit = 1000000};
     if (sim_dispatch_run(&d) == launch->fails)
         fail_msg("%s: faults: %s", launch->arch, sim_faults_text(&d));
@@ -66,6 +69,8 @@ static inline uint64_t run_program(const test_launch *launch, const char *source
         memcpy(launch->result, buffer->host, sizeof *launch->result);
     if (launch->timed)
         *launch->timed = d.timed;
+    if (launch->demand)
+        *launch->demand = d.demand;
     sim_faults_deinit(&d.faults);
     sim_text_deinit(&text);
     sim_memory_destroy(memory);

@@ -72,9 +72,10 @@ def classes(kinds):
     kind = kinds[0]
     special = values.specials(kind, 256)
     ones = np.array([0, *(1 << i for i in range(10)), 0x3FF, 0x155, 0x2AA], np.uint64)
-    some, random = np.tile(special, len(ones)), values.random_bits(kind, 2**19, 0)
+    count = values.fewer(2**19)
+    some, random = np.tile(special, len(ones)), values.random_bits(kind, count, 0)
     return [np.concatenate([some, random]),
-            np.concatenate([np.repeat(ones, len(special)), values.generator(15).integers(0, 1024, 2**19, np.uint64)])]
+            np.concatenate([np.repeat(ones, len(special)), values.generator(15).integers(0, 1024, count, np.uint64)])]
 
 
 KINDS = ("f32", "f64", "f16", "i32", "u32", "i64", "u64", "i16", "u16")

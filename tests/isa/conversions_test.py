@@ -21,10 +21,11 @@ LOW_BITS = (0x0000, 0x0001, 0x0FFF, 0x1000, 0x1001, 0x1FFF)  # below f16's last 
 
 
 def every_f32(kinds):
-    """Returns each 19-bit prefix of an f32 with each of LOW_BITS, and random values; more sources get them in other
-    orders."""
-    prefixes = np.arange(2**19, dtype=np.uint64) << np.uint64(13)
-    first = np.concatenate([*(prefixes | np.uint64(low) for low in LOW_BITS), values.random_bits("f32", 10**6, 0)])
+    """Returns each 19-bit prefix of an f32 (in a short run every 17th, so that all last bits occur) with each of
+    LOW_BITS, and random values; more sources get them in other orders."""
+    prefixes = np.arange(0, 2**19, 17 if values.SHORT else 1, dtype=np.uint64) << np.uint64(13)
+    some = values.random_bits("f32", values.fewer(10**6), 0)
+    first = np.concatenate([*(prefixes | np.uint64(low) for low in LOW_BITS), some])
     rng = values.generator(6)
     first = first[rng.permutation(len(first))]
     more = [first[rng.permutation(len(first))] if kind == "f32" else values.random_bits(kind, len(first), i)

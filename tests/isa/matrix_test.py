@@ -13,7 +13,7 @@ import matrix_rules as rules
 import values
 from table import Op, Table
 
-OUTPUTS = 10**5 * (10 if values.LONG else 1)
+OUTPUTS = values.fewer(10**5) * (10 if values.LONG else 1)
 GFX90A, GFX942, BOTH = ("gfx90a", ), ("gfx942", ), ("gfx942", "gfx950")
 
 

@@ -76,7 +76,7 @@ def fewer(kinds):
 def sums(kinds):
     """Returns registers of halves, or pairs of f32, of like size."""
     kind, count = ("f16", 2) if kinds[0] == "b32" else ("f32", 2)
-    parts = [[values.random_bits(kind, 2**18, 2 * i + part) for part in range(count)] for i in range(len(kinds))]
+    parts = [[values.random_bits(kind, values.fewer(2**18), 2 * i + part) for part in range(count)] for i in range(len(kinds))]
     bits = np.uint64(16 if kind == "f16" else 32)
     return [low | high << bits for low, high in parts]
 

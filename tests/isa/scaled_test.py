@@ -147,7 +147,7 @@ def wide_numbers(rng, wide, shape):
 def to_round(wide):
     def of(kinds):
         rng = values.generator(13)
-        count = 2**20 if not kinds[0].isdigit() or int(kinds[0]) < 16 else 2**14
+        count = values.fewer(2**20) if not kinds[0].isdigit() or int(kinds[0]) < 16 else 2**14
         out = []
         for kind in kinds[:-1]:
             seed = kind == "u32"

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of matrix instructions: a wave, both tables, and operands in the places that the
-// manual gives.
+// For the tests of matrix instructions: a wave, every build's table, and operands in the
+// places that the manual gives.
 #ifndef SIM_EXEC_MFMA_FIXTURE_H
 #define SIM_EXEC_MFMA_FIXTURE_H
 
 #if SIM_HAS_BASE
 #define SIM_ISA base
+#elif SIM_HAS_V3
+#define SIM_ISA v3
 #else
 #define SIM_ISA v4
 #endif
@@ -22,18 +24,18 @@
 
 #include <cmocka.h>
 
-#if SIM_HAS_V4
-extern const sim_opcode_table sim_ops_mfma_v4;
-#define OPS_V4 sim_ops_mfma_v4
-#else
-#define OPS_V4 sim_ops_mfma
-#endif
-
-enum { A_REG = 0, B_REG = 16, C_REG = 64, D_REG = 320, NUM_TABLES = 2 };
+enum { A_REG = 0, B_REG = 16, C_REG = 64, D_REG = 320 };
 enum { CODED_D = 128 }; // D in encodings
 
-static const sim_opcode_table *const tables[NUM_TABLES] = {&sim_ops_mfma, &OPS_V4};
-[[maybe_unused]] static const char *const table_names[NUM_TABLES] = {"base", "v4"};
+/** The table of one build of exec/. All have equal lines. */
+typedef struct build_table {
+    const sim_opcode *opcodes;
+    sim_exec_build build;
+    const char *name;
+} build_table;
+
+static build_table tables[SIM_NUM_EXECS]; // of the builds that are there and run here, best last
+static int num_tables;
 [[maybe_unused]] static sim_wave *wave, *expected;
 static uint64_t seed = 0x9e3779b97f4a7c15;
 
@@ -44,12 +46,17 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
     return (uint32_t)(z >> 32);
 }
 
-[[maybe_unused]] static bool table_runs_here(int table) {
-    return table == 0 || __builtin_cpu_supports("x86-64-v4");
+static void find_tables(void) {
+    static const char *const names[] = {"best", "baseline", "avx2", "avx512"};
+    for (sim_exec_build b = SIM_EXEC_BASELINE; b < SIM_NUM_EXECS; b++)
+        if (!sim_exec_lacks(b))
+            tables[num_tables++] =
+                (build_table){sim_opcode_of(sim_ops_mfma.opcodes, b), b, names[b]};
 }
 
 [[maybe_unused]] static int set_up(void **state) {
     (void)state;
+    find_tables();
     wave = aligned_alloc(64, sizeof *wave);
     expected = aligned_alloc(64, sizeof *expected);
     return wave && expected ? 0 : -1;
@@ -76,8 +83,8 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
 }
 
 [[maybe_unused]] static const sim_opcode *find(int table, const char *mnemonic, sim_arch arch) {
-    for (size_t i = 0; i < tables[table]->count; i++) {
-        const sim_opcode *o = &tables[table]->opcodes[i];
+    for (size_t i = 0; i < sim_ops_mfma.count; i++) {
+        const sim_opcode *o = &tables[table].opcodes[i];
         if (strcmp(o->mnemonic, mnemonic) == 0 && (o->archs >> arch & 1))
             return o;
     }
@@ -85,10 +92,15 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
     return nullptr;
 }
 
-/** Returns the form of line i. Both tables list equal lines. */
+/** Returns the form of line i. */
 [[maybe_unused]] static const mfma_form *form_at(size_t i) {
     sim_inst inst = {.opcode = &sim_ops_mfma.opcodes[i]};
     return mfma_form_of(&inst);
+}
+
+/** Returns the line of a decoded instruction, which is of the best build. */
+[[maybe_unused]] static size_t line_of(const sim_inst *inst) {
+    return (size_t)(inst->opcode - tables[num_tables - 1].opcodes);
 }
 
 /** Returns the number of lines before the block-scaled and sparse forms, which have tests of their

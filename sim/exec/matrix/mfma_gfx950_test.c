@@ -77,7 +77,7 @@ static void run_mixed(bool is_32, bool scaled, int choice) {
                     error)) {
         fail_msg("%s", error);
     }
-    const mfma_form *f = form_at((size_t)(inst.opcode - tables[table_runs_here(1)]->opcodes));
+    const mfma_form *f = form_at(line_of(&inst));
     assert_int_equal(f->m, is_32 ? 32 : 16);
     memset(wave->v, 0, sizeof wave->v);
     fill_mixed(f, types, bytes);
@@ -144,9 +144,9 @@ static void check_sparse(const mfma_form *f, const char *name) {
 
 static void test_sparse(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = num_dense() + 4; table_runs_here(table) && i < tables[table]->count; i++) {
-            const sim_opcode *o = &tables[table]->opcodes[i];
+    for (int table = 0; table < num_tables; table++) {
+        for (size_t i = num_dense() + 4; i < sim_ops_mfma.count; i++) {
+            const sim_opcode *o = &tables[table].opcodes[i];
             const mfma_form *f = form_at(i);
             const uint32_t bits = (uint32_t)(f->k * f->m / SIM_LANES); // of a set
             assert_memory_equal(o->mnemonic, "v_smfmac", 8);

@@ -40,9 +40,9 @@ static void check_small(const mfma_form *f, const char *what, int reg, const int
 
 static void test_layouts(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
-            const sim_opcode *o = &tables[table]->opcodes[i];
+    for (int table = 0; table < num_tables; table++) {
+        for (size_t i = 0; i < num_dense(); i++) {
+            const sim_opcode *o = &tables[table].opcodes[i];
             const mfma_form *f = form_at(i);
             sim_inst inst = make_inst(o);
             fill_small(f);
@@ -59,9 +59,9 @@ static void test_layouts(void **state) {
 /** Tests D over C, over A and over B: the result must be the same as apart from them. */
 static void test_overlap(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
-            const sim_opcode *o = &tables[table]->opcodes[i];
+    for (int table = 0; table < num_tables; table++) {
+        for (size_t i = 0; i < num_dense(); i++) {
+            const sim_opcode *o = &tables[table].opcodes[i];
             const int places[] = {C_REG, A_REG, B_REG, C_REG + 1};
             for (int p = 0; p < 4; p++) {
                 sim_inst inst = make_inst(o);
@@ -76,10 +76,10 @@ static void test_overlap(void **state) {
 
 static void test_block_broadcast(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
+    for (int table = 0; table < num_tables; table++) {
+        for (size_t i = 0; i < num_dense(); i++) {
             const mfma_form *f = form_at(i);
-            const sim_opcode *o = &tables[table]->opcodes[i];
+            const sim_opcode *o = &tables[table].opcodes[i];
             for (int cbsz = 1; 1 << cbsz <= f->blocks && f->a_type != MFMA_F64; cbsz++) {
                 sim_inst inst = make_inst(o);
                 inst.cbsz = (uint8_t)cbsz;
@@ -99,10 +99,10 @@ static void test_block_broadcast(void **state) {
  *  hand. */
 static void test_lane_patterns(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++) {
+    for (int table = 0; table < num_tables; table++) {
         const sim_opcode *o = find(table, "v_mfma_f32_32x32x2_f32", SIM_GFX942);
-        const mfma_form *f = form_at((size_t)(o - tables[table]->opcodes));
-        for (int blgp = 1; table_runs_here(table) && blgp < 8; blgp++) {
+        const mfma_form *f = form_at((size_t)(o - tables[table].opcodes));
+        for (int blgp = 1; blgp < 8; blgp++) {
             sim_inst inst = make_inst(o);
             fill_small(f);
             memcpy(expected->v, wave->v, sizeof wave->v);
@@ -121,10 +121,10 @@ static void test_lane_patterns(void **state) {
 
 static void test_constant_c(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++) {
-        for (size_t i = 0; table_runs_here(table) && i < num_dense(); i++) {
+    for (int table = 0; table < num_tables; table++) {
+        for (size_t i = 0; i < num_dense(); i++) {
             const mfma_form *f = form_at(i);
-            const sim_opcode *o = &tables[table]->opcodes[i];
+            const sim_opcode *o = &tables[table].opcodes[i];
             sim_inst inst = make_inst(o);
             fill_small(f);
             for (int at = 0; at < f->m * f->n * f->blocks; at++)
@@ -146,7 +146,7 @@ static void test_f64_negation(void **state) {
     for (int bits = 1; bits < 8; bits++) {
         sim_inst inst = make_inst(o);
         inst.blgp = (uint8_t)bits;
-        fill_small(form_at((size_t)(o - tables[0]->opcodes)));
+        fill_small(form_at((size_t)(o - tables[0].opcodes)));
         memcpy(expected->v, wave->v, sizeof wave->v);
         o->exec(wave, &inst);
         for (int lane = 0; lane < SIM_LANES; lane++) {
@@ -193,10 +193,10 @@ static int run_encoding(sim_arch arch, encoding e) {
     }
     if (inst.opcode->klass != SIM_MFMA)
         return -1;
-    const int line = (int)(inst.opcode - tables[table_runs_here(1)]->opcodes);
-    if ((size_t)line >= num_dense())
+    const size_t line = line_of(&inst);
+    if (line >= num_dense())
         return -1;
-    const mfma_form *f = form_at((size_t)line);
+    const mfma_form *f = form_at(line);
     fill_small(f);
     const int from[] = {A_REG, B_REG, C_REG};
     const bool acc[] = {e.acc_a, e.acc_b, e.acc_cd};
@@ -208,27 +208,27 @@ static int run_encoding(sim_arch arch, encoding e) {
         }
     }
     inst.exec(wave, &inst);
-    return line;
+    return (int)line;
 }
 
 static void test_encodings(void **state) {
     (void)state;
     bool seen[128] = {false};
-    assert_true(tables[0]->count <= 128);
+    assert_true(sim_ops_mfma.count <= 128);
     for (int arch = SIM_GFX90A; arch <= SIM_GFX950; arch++) {
         for (int variant = 0; variant < 128 * 8; variant++) {
             encoding e = {variant / 8, 256 + C_REG, variant & 1, variant & 2, variant & 4};
             const int line = run_encoding((sim_arch)arch, e);
             if (line >= 0) {
                 seen[line] = true;
-                check_small(form_at((size_t)line), tables[0]->opcodes[line].mnemonic,
+                check_small(form_at((size_t)line), tables[0].opcodes[line].mnemonic,
                             CODED_D + 256 * e.acc_cd, nullptr);
             }
         }
     }
     for (size_t i = 0; i < num_dense(); i++)
         if (!seen[i])
-            fail_msg("%s was not decoded", tables[0]->opcodes[i].mnemonic);
+            fail_msg("%s was not decoded", tables[0].opcodes[i].mnemonic);
 }
 
 /** Tests C as an inline constant, 1 in the type of D: it must give the same as C full of ones. */
@@ -243,7 +243,7 @@ static void test_encoded_constants(void **state) {
         const int one = f->a_type == MFMA_I8 ? 129 : 242;
         run_encoding(arch, (encoding){.opcode = variant % 128, .c = one});
         memcpy(expected->v, wave->v, sizeof wave->v);
-        sim_inst inst = make_inst(&tables[0]->opcodes[line]);
+        sim_inst inst = make_inst(&tables[0].opcodes[line]);
         for (int at = 0; at < f->m * f->n * f->blocks; at++)
             put_c(f, at / (f->m * f->n), at / f->n % f->m, at % f->n, 1);
         inst.exec(wave, &inst);
@@ -282,7 +282,7 @@ static bool is_nan(const mfma_form *f, uint64_t bits) {
 
 static void run_example(int table, const example *x) {
     const sim_opcode *o = find(table, x->mnemonic, x->arch);
-    const mfma_form *f = form_at((size_t)(o - tables[table]->opcodes));
+    const mfma_form *f = form_at((size_t)(o - tables[table].opcodes));
     sim_inst inst = make_inst(o);
     memset(wave->v, 0, sizeof wave->v);
     put_listed(f, 0, A_REG, x->a);
@@ -297,14 +297,14 @@ static void run_example(int table, const example *x) {
     const bool right = f->a_type != MFMA_I8 && is_nan(f, x->d) ? is_nan(f, got) : got == x->d;
     if (!right) {
         fail_msg("%s %s: a %s b %s c %" PRIx64 " gives %" PRIx64 ", not %" PRIx64,
-                 table_names[table], x->mnemonic, x->a, x->b, x->c, got, x->d);
+                 tables[table].name, x->mnemonic, x->a, x->b, x->c, got, x->d);
     }
 }
 
 static void test_examples(void **state) {
     (void)state;
-    for (int table = 0; table < NUM_TABLES; table++)
-        for (size_t i = 0; table_runs_here(table) && i < sizeof examples / sizeof *examples; i++)
+    for (int table = 0; table < num_tables; table++)
+        for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
             run_example(table, &examples[i]);
 }
 
@@ -415,16 +415,14 @@ static void check_against_rules(size_t line, int rounds) {
         fill_inputs(f, how);
         fill_c(f, how == DRAW_TIES ? 7 : next_random() % 8);
         memcpy(expected->v, wave->v, sizeof wave->v);
-        sim_inst inst = make_inst(&tables[0]->opcodes[line]);
+        sim_inst inst = make_inst(&tables[0].opcodes[line]);
         mfma_exec_exact(expected, &inst);
-        for (int table = 0; table < NUM_TABLES; table++) {
-            const sim_opcode *o = &tables[table]->opcodes[line];
-            if (table_runs_here(table)) {
-                memset(wave->v[D_REG], 0, 32 * sizeof wave->v[0]);
-                sim_inst fast = make_inst(o);
-                o->exec(wave, &fast);
-                compare_results(o->mnemonic, table_names[table], how);
-            }
+        for (int table = 0; table < num_tables; table++) {
+            const sim_opcode *o = &tables[table].opcodes[line];
+            memset(wave->v[D_REG], 0, 32 * sizeof wave->v[0]);
+            sim_inst fast = make_inst(o);
+            o->exec(wave, &fast);
+            compare_results(o->mnemonic, tables[table].name, how);
         }
     }
 }

@@ -232,10 +232,42 @@ static void test_big_lds(void **) {
     free(lds);
 }
 
+/** Tests slots that begin below LDS: their addresses wrap at 32 bits, and nothing outside LDS is
+ *  written. */
+static void test_dma_below_lds(void **) {
+    start("gfx942");
+    enum { BELOW = 7 }; // lanes
+    sim_memory *memory = t->dispatch.memory = sim_memory_create();
+    const uint64_t guest = sim_memory_alloc(memory, 1024, SIM_REGION_DEVICE, 0)->base;
+    uint8_t *host = sim_memory_host(memory, guest, 1024);
+    size_t size;
+    uint8_t *text = assemble("gfx942", "global_load_lds_dword v[2:3], off offset:-28\n", &size);
+    sim_inst inst = decode_at("gfx942", text, size, 0);
+    for (unsigned i = 0; i < 1024; i++)
+        host[i] = (uint8_t)next_random();
+    memset(t->lds, 0, TEST_LDS_BYTES);
+    randomise(t, UINT64_MAX);
+    t->wave.m0 = 0;
+    for (unsigned lane = 0; lane < SIM_LANES; lane++) {
+        const uint64_t at = guest + 4 * lane + 28;
+        t->wave.v[2][lane] = (uint32_t)at;
+        t->wave.v[3][lane] = (uint32_t)(at >> 32);
+    }
+    inst.exec(&t->wave, &inst);
+    assert_memory_equal(t->lds, host + 4 * BELOW, 4 * (SIM_LANES - BELOW));
+    for (unsigned i = 4 * (SIM_LANES - BELOW); i < TEST_LDS_BYTES; i++)
+        assert_int_equal(t->lds[i], 0);
+    assert_int_equal(t->dispatch.faults.count, 1);
+    sim_faults_deinit(&t->dispatch.faults);
+    free(text);
+    sim_memory_destroy(memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchanges), cmocka_unit_test(test_gfx12_atomics),
-        cmocka_unit_test(test_cmpstore),  cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_big_lds)};
+        cmocka_unit_test(test_exchanges),    cmocka_unit_test(test_gfx12_atomics),
+        cmocka_unit_test(test_cmpstore),     cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_pairs),        cmocka_unit_test(test_big_lds),
+        cmocka_unit_test(test_dma_below_lds)};
     return cmocka_run_group_tests(tests, nullptr, tear_down);
 }

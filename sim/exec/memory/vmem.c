@@ -152,14 +152,20 @@ static void store_narrow(sim_wave *w, const sim_inst *inst, uint32_t bytes, bool
     }
 }
 
+/** Returns whether `slot` bytes at an address are the workgroup's LDS. Addresses wrap at 32 bits,
+ *  as those of other LDS instructions do. */
+static bool fits_lds(const sim_wave *w, uint32_t at, uint32_t slot) {
+    return (uint64_t)at + slot <= w->group->dispatch->lds_bytes;
+}
+
 /** Tells the observers where load_to_lds writes. */
 static void tell_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_t slot) {
     uint8_t *to[SIM_LANES];
     uint64_t mask = 0;
     for (uint32_t lane = 0; lane < SIM_LANES; lane++) {
-        to[lane] = w->group->lds + base + lane * slot;
-        const bool fits = base + (lane + 1) * slot <= w->group->dispatch->lds_bytes;
-        mask |= (uint64_t)fits << lane;
+        const uint32_t at = base + lane * slot;
+        to[lane] = w->group->lds + at;
+        mask |= (uint64_t)fits_lds(w, at, slot) << lane;
     }
     if (w->shadow)
         sim_check_lds(w, inst, to, mask & w->exec, slot);
@@ -171,8 +177,9 @@ static void tell_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_
 static void check_slots(sim_wave *w, const sim_inst *inst, uint32_t base, uint32_t slot) {
     uint64_t outside = 0, at[SIM_LANES];
     for (uint32_t lane = 0; lane < SIM_LANES; lane++) {
-        at[lane] = (uint64_t)base + lane * slot;
-        outside |= (uint64_t)(at[lane] + slot > w->group->dispatch->lds_bytes) << lane;
+        const uint32_t address = base + lane * slot;
+        at[lane] = address;
+        outside |= (uint64_t)!fits_lds(w, address, slot) << lane;
     }
     if (outside & w->exec) [[clang::unlikely]]
         sim_lds_fault(w, inst, outside & w->exec, at, slot);
@@ -193,7 +200,7 @@ static void load_to_lds(sim_wave *w, const sim_inst *inst, uint32_t bytes, width
     check_slots(w, inst, base, slot);
     for (uint64_t left = w->exec; left; left &= left - 1) {
         const uint32_t lane = (uint32_t)__builtin_ctzll(left), to = base + lane * slot;
-        if (to + slot > w->group->dispatch->lds_bytes)
+        if (!fits_lds(w, to, slot))
             continue;
         uint8_t *out = w->group->lds + to;
         if (!(at.mask >> lane & 1)) {

@@ -72,8 +72,12 @@ static u32x16 v_cvt_f32_f16(u32x16 a) {
 static u32x16 v_cvt_f16_f32(u32x16 a) {
     return f16_of_f32((f32x16)a);
 }
+/** Converts as a signed integer, for the reason that v_cvt_f32_u32 gives. A compiler that saw that
+ *  no value is negative would convert an unsigned one. */
 static u32x16 v_cvt_f16_u16(u32x16 a) {
-    return f16_of_f32(__builtin_convertvector(a & 0xffff, f32x16));
+    i32x16 value = (i32x16)(a & 0xffff);
+    __asm__("" : "+m"(value));
+    return f16_of_f32(__builtin_convertvector(value, f32x16));
 }
 static u32x16 v_cvt_f16_i16(u32x16 a) {
     return f16_of_f32(__builtin_convertvector((i32x16)(a << 16) >> 16, f32x16));

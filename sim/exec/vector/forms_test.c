@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of each vector instruction in every form it has (plain, scalar and constant sources,
-// modifiers, clamp, DPP, SDWA, op_sel). LLVM assembles them, both builds of exec/ run them, and all
-// registers are compared with lane-by-lane references.
+// modifiers, clamp, DPP, SDWA, op_sel). LLVM assembles them, the best build of exec/ and the
+// portable one run them, and all registers are compared with lane-by-lane references.
 #include "../exec_testing.h"
 #include "refs.h"
 

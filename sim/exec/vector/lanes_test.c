@@ -29,7 +29,7 @@ static void run_at(size_t *at) {
 }
 
 /** Assembles `source` and calls `check`, which runs instructions and checks them, many times in
- *  both builds. */
+ *  the best build and the portable one. */
 static void with_program(const char *source, unsigned rounds, void (*check)(unsigned round)) {
     uint8_t *text = assemble(t->dispatch.chip->name, source, &program_size);
     program = text;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of RDNA's vector instructions on gfx1151 and gfx1201, in waves of 32 lanes: halves of
-// registers (true16), RDNA's DPP controls, dual instructions. LLVM assembles them, both builds of
-// exec/ run them, and all registers are compared with lane-by-lane references.
+// registers (true16), RDNA's DPP controls, dual instructions. LLVM assembles them, the best
+// build of exec/ and the portable one run them, and all registers are compared with lane-by-lane
+// references.
 #include "../exec_testing.h"
 #include "refs.h"
 
