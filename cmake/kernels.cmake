@@ -47,7 +47,8 @@ function(quern_defines_for target defines out)
   set(${out} ${list} PARENT_SCOPE)
 endfunction()
 
-# One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA a PTX text
+# One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA a PTX text, and ID.TARGET.co.zst, what
+# libquern embeds
 function(quern_add_image id source target defines)
   set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
   set(then "")
@@ -59,9 +60,10 @@ function(quern_add_image id source target defines)
     set(flags ${QUERN_AMD_FLAGS} -mcpu=${target} -mcode-object-version=${version})
   endif()
   quern_defines_for(${target} "${defines}" define_list)
-  add_custom_command(OUTPUT ${object}
+  add_custom_command(OUTPUT ${object} ${object}.zst
     COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} ${flags} ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
     ${then}
+    COMMAND ${ZSTD} -q -f -19 -o ${object}.zst ${object}
     DEPENDS ${source} DEPFILE ${object}.d
     COMMENT "image ${id} for ${target}" VERBATIM)
 endfunction()
@@ -91,13 +93,9 @@ function(quern_add_kernels out)
           quern_add_image(${id} ${folder}/${file} ${target} "${defines}")
           set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
           string(MAKE_C_IDENTIFIER "${id}_${target}" name)
-          set(zero "")
-          if(target MATCHES "^sm_")
-            set(zero " suffix(, 0)") # the driver takes PTX as a C string
-          endif()
-          string(APPEND table "alignas(256) static const unsigned char ${name}[] = {\n#embed \"${object}\"${zero}\n};\n")
+          string(APPEND table "static const unsigned char ${name}[] = {\n#embed \"${object}.zst\"\n};\n")
           string(APPEND rows "    {\"${id}\", \"${target}\", ${name}, sizeof ${name}},\n")
-          list(APPEND objects ${object})
+          list(APPEND objects ${object}.zst)
         endif()
       endforeach()
       # Sources that the JIT needs to build the image itself.

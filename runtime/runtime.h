@@ -57,8 +57,9 @@ typedef enum qni_dtype {
     QNI_I32,
     QNI_U8,
     QNI_I8,
-    QNI_I64, // no op takes this or the next; messages name them
-    QNI_F64,
+    QNI_E8M0FNU, // scales that are powers of two
+    QNI_I64,     // seeds and offsets
+    QNI_F64,     // no op takes it; messages name it
     QNI_BOOL,
     QNI_U64, // numbers of other libraries' calls
     QNI_NUM_DTYPES,

@@ -24,7 +24,7 @@ expect_missing() {
 export PKG_CONFIG_LIBDIR=$work/none PKG_CONFIG_PATH=
 expect_missing -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF -DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF \
   -DCMAKE_MAKE_PROGRAM="$(command -v ninja)" -DPKG_CONFIG_EXECUTABLE="$(command -v pkg-config)" -- \
-  libjansson-dev libpthreadpool-dev libxxhash-dev llvm-22-dev libmsgpack-dev zlib1g-dev libzstd-dev libcmocka-dev
+  libjansson-dev libpthreadpool-dev libxxhash-dev llvm-22-dev libmsgpack-dev zlib1g-dev libzstd-dev " zstd" libcmocka-dev
 unset PKG_CONFIG_LIBDIR
 library=$(sed -n 's/^QUERN_PTHREADPOOL:[A-Z]*=//p' "$QUERN_BUILD_DIR/CMakeCache.txt")
 folder=$(dirname "$library")

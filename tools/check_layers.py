@@ -30,7 +30,7 @@ ALLOWED = {
     "cli": {"cli", "include"},
     "python": {"python", "include"},
     "bench": {"bench", "include"},
-    "examples": {"include"},
+    "examples": {"examples", "include"},
     "tests": {"tests", "include"},
     "sim": {"sim"},
 }

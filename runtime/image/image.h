@@ -3,13 +3,15 @@
 #ifndef QNI_IMAGE_H
 #define QNI_IMAGE_H
 
+#include <quern/core.h>
+
 #include <stddef.h>
 
-/** A code object for one target; the table ends with a null id. */
+/** A code object for one target, compressed by zstd; the table ends with a null id. */
 typedef struct qni_image {
     const char *id, *target;
-    const unsigned char *data;
-    size_t bytes;
+    const unsigned char *packed;
+    size_t packed_bytes;
 } qni_image;
 
 /** How an image is compiled. `source` is a path in the tree; `defines` are -D flags, separated by
@@ -30,5 +32,13 @@ extern const qni_image_recipe qni_image_recipes[];
 extern const qni_image_source qni_image_sources[];
 extern const char *const qni_device_flags[]; // for every target; AMD's or PTX's flags follow
 extern const char *const qni_amd_flags[], *const qni_ptx_flags[];
+
+/** Returns the image of that id which was built for the target of that name; null if there is
+ *  none. */
+const qni_image *qni_image_find(const char *id, const char *target);
+
+/** Unpacks an image into memory that the caller frees. A zero that `bytes` counts ends PTX, as the
+ *  driver takes a C string. Errors: QN_E_MEMORY, QN_E_IO (the library's file is damaged). */
+qn_status qni_image_unpack(const qni_image *image, void **data, size_t *bytes);
 
 #endif

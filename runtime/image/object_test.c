@@ -224,15 +224,19 @@ static void test_built_images(void **) {
         const qni_target *target = qni_target_find(image->target, strlen(image->target));
         assert_non_null(target);
         const bool is_ptx = qni_target_is_ptx(target);
+        void *data;
+        size_t bytes;
+        assert_int_equal(qni_image_unpack(image, &data, &bytes), QN_OK);
         if (!is_ptx)
-            assert_memory_equal(image->data,
+            assert_memory_equal(data,
                                 "\x7f"
                                 "ELF",
                                 4);
         qni_object_kernel k;
-        assert_int_equal((is_ptx ? qni_ptx_kernel_find : qni_object_kernel_find)(
-                             &k, image->data, image->bytes, "qk_no_such_kernel"),
+        assert_int_equal((is_ptx ? qni_ptx_kernel_find
+                                 : qni_object_kernel_find)(&k, data, bytes, "qk_no_such_kernel"),
                          QN_E_NOT_FOUND); // the whole metadata was read
+        free(data);
     }
     assert_true(count > 0);
 }
