@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quern cache: shows where JIT-compiled kernels are kept and which there are, checks them, and
-// removes them.
+// quern cache: shows where JIT-compiled kernels are kept and which there are, checks them, makes
+// them ahead, and removes them.
 #include "cli.h"
 
 #include <inttypes.h>
@@ -8,9 +8,21 @@
 #include <time.h>
 
 static bool as_json;
+static const char *spec, *op; // of fill
 
 static const cli_option options[] = {
-    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
+    {.name = "--device",
+     .value = "SPEC",
+     .kind = CLI_TEXT,
+     .to = &spec,
+     .help = "fill: hip:0, cuda:0, sim:gfx942 ...: see quern devices (default: auto)"},
+    {.name = "--op",
+     .value = "OP",
+     .kind = CLI_TEXT,
+     .to = &op,
+     .help = "fill: kernels of this op alone"},
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"},
+    {0}};
 
 static void collect(void *context, const qn_cache_entry *e) {
     cli_json_add(context, cli_json_pack("{s:o, s:I, s:I, s:b, s:s?}", "name",
@@ -88,8 +100,53 @@ static qn_status clear(void) {
     return cli_flush();
 }
 
+/** What fill has made so far. */
+typedef struct filling {
+    json_t *kernels;
+    int ready, failed;
+    char first_error[240]; // why the first kernel cannot be had
+} filling;
+
+static void note_kernel(void *context, const qn_cache_fill_result *r) {
+    filling *f = context;
+    f->ready += !r->error;
+    if (r->error && f->failed++ == 0)
+        snprintf(f->first_error, sizeof f->first_error, "%s", r->error);
+    cli_json_add(f->kernels,
+                 cli_json_pack("{s:s, s:s, s:I, s:s?}", "op", r->op, "kernel", r->kernel, "load_ns",
+                               (json_int_t)r->ns, "error", r->error));
+    if (as_json)
+        return;
+    printf("%-40s %9.3f s%s%s\n", r->kernel, (double)r->ns / 1e9, r->error ? "  " : "",
+           r->error ? r->error : "");
+    fflush(stdout); // a kernel may take seconds
+}
+
+static qn_status fill(void) {
+    cli_device device;
+    filling f = {};
+    CLI_TRY(cli_device_open(&device, spec));
+    f.kernels = json_array();
+    qn_status st = qn_cache_fill(device.device, op, note_kernel, &f);
+    const int made = f.ready + f.failed;
+    if (made == 0 && st != QN_OK)
+        st = cli_fail_lib(st, "cache fill");
+    else if (as_json)
+        st = cli_print_json(cli_json_pack("{s:s, s:O, s:i, s:i}", "device", device.info.spec,
+                                          "kernels", f.kernels, "ready", f.ready, "failed",
+                                          f.failed));
+    else
+        st = (printf("%d kernels of %s are ready\n", f.ready, device.info.spec), cli_flush());
+    if (st == QN_OK && f.failed)
+        st = cli_fail(QN_E_MISMATCH, "%d of %d kernels cannot be had; the first: %s", f.failed,
+                      made, f.first_error);
+    json_decref(f.kernels);
+    cli_device_close(&device);
+    return st;
+}
+
 static qn_status fail_action(const char *action) {
-    static const char accepted[] = "path, list, verify, clear";
+    static const char accepted[] = "path, list, verify, fill, clear";
     char guess[CLI_GUESS_ROOM];
     return cli_fail(QN_E_INVALID, "unknown action '%s' (accepted: %s)%s", action, accepted,
                     cli_guess(action, strlen(action), accepted, guess, sizeof guess));
@@ -97,8 +154,13 @@ static qn_status fail_action(const char *action) {
 
 static int run(int, char **arguments) {
     const char *action = arguments[0];
+    const bool is_fill = strcmp(action, "fill") == 0;
     qn_status st;
-    if (strcmp(action, "path") == 0)
+    if (!is_fill && (spec || op))
+        st = cli_fail(QN_E_INVALID, "%s goes with fill alone", spec ? "--device" : "--op");
+    else if (is_fill)
+        st = fill();
+    else if (strcmp(action, "path") == 0)
         st = print_path();
     else if (strcmp(action, "list") == 0 || strcmp(action, "verify") == 0)
         st = show(*action == 'v');
@@ -111,10 +173,13 @@ static int run(int, char **arguments) {
 
 const cli_command cli_cache = {
     .name = "cache",
-    .arguments = "path|list|verify|clear",
-    .summary = "Show, check or empty the cache of compiled kernels",
-    .details = "path prints the cache's folder (QUERN_CACHE_DIR sets it), list shows every entry,\n"
-               "verify exits 1 if an entry is damaged, clear removes all entries.",
+    .arguments = "path|list|verify|fill|clear",
+    .summary = "Show, check, fill or empty the cache of compiled kernels",
+    .details =
+        "path prints the cache's folder (QUERN_CACHE_DIR sets it), list shows every entry,\n"
+        "verify exits 1 if an entry is damaged, clear removes all entries. fill loads every\n"
+        "kernel of a GPU, so that first calls compile nothing; on NVIDIA's GPUs the driver\n"
+        "compiles, into its own cache.",
     .options = options,
     .min_arguments = 1,
     .max_arguments = 1,

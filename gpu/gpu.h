@@ -358,6 +358,11 @@ QD_INLINE void qd_wave_barrier(void) {
 #endif
 }
 
+/** Adds to a word of LDS that other lanes may be adding to. */
+QD_INLINE void qd_lds_add(QD_LDS uint32_t *p, uint32_t x) {
+    __scoped_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+}
+
 QD_INLINE uint32_t qd_min(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }

@@ -9,16 +9,16 @@
 //
 //   file     instruction                       as             lanes  d        k   a lane's elements
 //   cdna.h   mfma 32x32x8 f16, bf16, twice     qd_mma         64     32 x 32  16  16
-//            mfma 16x16x16 bf16, twice         qd_mma16_bf16  64     16 x 16  32  4
+//            mfma 16x16x16 f16, bf16, twice    qd_mma16       64     16 x 16  32  4
 //            mfma 16x16x32 fp8, not on gfx90a  qd_mma16_fp8   64     16 x 16  32  4
 //            mfma 32x32x16 fp8, not on gfx90a  qd_mma32_fp8   64     32 x 32  16  16
 //   rdna3.h  wmma 16x16x16 f16, bf16           qd_mma         32     16 x 16  16  8
-//                                              qd_mma16_bf16
+//                                              qd_mma16
 //   rdna4.h  wmma 16x16x16 f16, bf16           qd_mma         32     16 x 16  16  8
-//                                              qd_mma16_bf16
+//                                              qd_mma16
 //            wmma 16x16x16 fp8                 qd_mma16_fp8   32     16 x 16  16  8
 //   sm80.h   mma m16n8k16 f16, bf16, twice     qd_mma         32     8 x 16   32  4
-//            the same, both halves of 16 rows  qd_mma16_bf16  32     16 x 16  16  8
+//            the same, both halves of 16 rows  qd_mma16       32     16 x 16  16  8
 //
 // qd_mma     every engine's tile for 16-bit kinds, for attention: its results can be the next
 //            product's y. It is QD_MMA_ROWS x QD_MMA_COLUMNS over QD_MMA_K. A lane owns QD_MMA_OWN
@@ -28,10 +28,10 @@
 //              rdna3.h  lane % 16                2 e + p                      all, in both parts
 //              rdna4.h  lane % 16                8 p + e                      8 from 8 p on
 //              sm80.h   lane / 4 + 8 (e / 2)     2 p + e % 2                  of 32: 8 from 8 p on
-// qd_mma16   A square tile, for GEMM of any shape: bf16 and, with QD_HAS_FP8_*, FP8 of the target's
-//            own kind. A lane owns QD_MMA16_OWN columns, qd_mma16_column(), and of each the rows
-//            qd_mma16_row(); its operand is QD_MMA16_RUN consecutive k, from qd_mma16_k() on, of
-//            the lines that have its columns' numbers.
+// qd_mma16   A square tile, for GEMM of any shape: f16, bf16 and, with QD_HAS_FP8_*, FP8 of the
+//            target's own kind. A lane owns QD_MMA16_OWN columns, qd_mma16_column(), and of each
+//            the rows qd_mma16_row(); its operand is QD_MMA16_RUN consecutive k, from qd_mma16_k()
+//            on, of the lines that have its columns' numbers.
 // qd_mma32   CDNA's large tile of FP8, for GEMM with large tiles: it takes half the instructions.
 //
 // An engine whose operands are descriptors of LDS, and whose results several waves share, such as
@@ -60,7 +60,8 @@
 //   QD_MMA_ACC, _OWN, _PARTS     a lane's elements and columns; parts of the wave
 //   QD_MMA_PAIR, _NEXT_PAIR      see qd_mma_pair; distance of an odd pair's k from the pair before
 //   QD_MMA_RUN, _RUNS            see qd_mma_get_run
-//   QD_MMA_FLUSHES_F16           whether f16's subnormals count as zeros
+//   QD_MMA_FLUSHES_F16           whether f16's subnormals count as zeros: where TILE_F16 of
+//                                runtime/device/targets.def is not
 //   qd_mma_acc                   a lane's elements of d
 //   qd_mma_operand               a lane's share of QD_MMA_K elements of a line
 //   qd_mma_run                   see qd_mma_get_run
@@ -129,7 +130,7 @@ QD_INLINE void qd_mma_store_run(int dtype, void *p, qd_mma_run v);
 /** Returns the lane's column `own`, which is also the number of a line that the lane reads. */
 QD_INLINE uint32_t qd_mma16_column(uint32_t lane, uint32_t own);
 
-/** Returns the first k of the lane's bf16 operand; qd_mma16_k_fp8 does so for FP8. */
+/** Returns the first k of the lane's 16-bit operand; qd_mma16_k_fp8 does so for FP8. */
 QD_INLINE uint32_t qd_mma16_k(uint32_t lane);
 
 /** Returns the row of a lane's element e. The elements of a column are neighbours. */
@@ -140,15 +141,17 @@ QD_INLINE uint32_t qd_mma16_row(uint32_t lane, uint32_t e);
 QD_INLINE qd_f32x2 qd_mma16_pair(qd_mma16_acc d, uint32_t e);
 QD_INLINE uint32_t qd_mma16_pair_of(uint32_t lane, uint32_t e);
 
-/** Returns the lane's bf16 operand. Its first line is at `at`, and lines are row_bytes apart;
+/** Returns the lane's 16-bit operand. Its first line is at `at`, and lines are row_bytes apart;
  *  qd_mma16_read_fp8 does so for FP8. */
 QD_INLINE qd_mma16_operand qd_mma16_read(const QD_LDS uint8_t *at, uint32_t row_bytes);
 
 /** Returns the factors of columns, spread to all elements of each column. */
 QD_INLINE qd_mma16_acc qd_mma16_spread(const float factor[QD_MMA16_OWN]);
 
-/** Returns d + x y^T over QD_MMA16_K elements of bf16; qd_mma16_fp8 does so for FP8. */
-QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d);
+/** Returns d + x y^T over QD_MMA16_K elements of f16, or else of bf16; is_f16 is a constant.
+ *  qd_mma16_fp8 does so for FP8. */
+QD_INLINE qd_mma16_acc qd_mma16(bool is_f16, qd_mma16_operand x, qd_mma16_operand y,
+                                qd_mma16_acc d);
 
 #if defined(__AMDGPU__) // every engine of AMD's has one column and one line a lane
 QD_INLINE uint32_t qd_mma16_column(uint32_t lane, uint32_t) {

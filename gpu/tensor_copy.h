@@ -27,10 +27,6 @@ QD_INLINE void qd_tensor_prefetch(uint64_t map) {
 QD_INLINE void qd_prefetch(const void *p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"((uint64_t)p));
 }
-/** Has `bytes` of memory at p come to L2: a multiple of 16, as p is. */
-QD_INLINE void qd_bulk_prefetch(const void *p, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"((uint64_t)p), "r"(bytes));
-}
 /** Copies a box of a tensor of rank 2 to LDS. */
 QD_INLINE void qd_tensor_load2(uint32_t to, uint64_t map, uint32_t bar, uint32_t x, uint32_t y) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "

@@ -126,6 +126,31 @@ static qn_status concat_mla(void) {
                                    &places.t, make_scale());
 }
 
+enum { EXPERTS = 40, TOP_K = 7, TOKENS = ROWS / TOP_K };
+static qn_status moe_route(void) {
+    return qn_moe_route(stream, &(qn_moe_route_args){.struct_size = sizeof(qn_moe_route_args),
+                                                     .weights = make(&out, f32, ROWS, TOP_K, 0),
+                                                     .ids = make(&places, i32, ROWS, TOP_K, 0),
+                                                     .logits = make_values(&x, ROWS, EXPERTS, 0)});
+}
+static qn_status moe_permute(void) {
+    number_places();
+    return qn_moe_permute(stream, make(&out, bf16, ROWS, H, 0), nullptr,
+                          make_values(&x, TOKENS, H, 0), nullptr, &places.t, TOP_K);
+}
+static qn_status moe_activate(void) {
+    return qn_moe_activate(
+        stream, &(qn_moe_activate_args){.struct_size = sizeof(qn_moe_activate_args),
+                                        .out = make(&out, fp8, ROWS, H, 0),
+                                        .scale = make(&scale, f32, ROWS, (H + 127) / 128, 0),
+                                        .x = make_values(&x, ROWS, 2 * H, 0),
+                                        .function = QN_MOE_SWIGLU});
+}
+static qn_status moe_sum(void) {
+    return qn_moe_sum(stream, make(&out, bf16, TOKENS, H, 0), make_values(&x, TOKENS * TOP_K, H, 0),
+                      nullptr, nullptr, nullptr);
+}
+
 static const struct {
     const char *name;
     qn_status (*call)(void);
@@ -142,6 +167,10 @@ static const struct {
     {"quantize_groups", quantize_groups},
     {"quantize_tensor", quantize_tensor},
     {"concat_and_cache_mla to FP8", concat_mla},
+    {"moe_route", moe_route},
+    {"moe_permute", moe_permute},
+    {"moe_activate", moe_activate},
+    {"moe_sum", moe_sum},
 };
 enum { NUM_CALLS = sizeof calls / sizeof *calls };
 
@@ -184,7 +213,8 @@ static void test_usual_kernels(void **) {
 static void test_without_avx512(void **) {
     compare_threads("QUERN_DISABLE=norm.cpu_avx512bf16,norm.cpu_avx512,rope.cpu_avx512bf16,"
                     "rope.cpu_avx512,activation.cpu_avx512bf16,activation.cpu_avx512,"
-                    "quantize.cpu_avx512,quantize_rows.cpu_avx512");
+                    "quantize.cpu_avx512,quantize_rows.cpu_avx512,moe_route.cpu_avx512,"
+                    "moe_activate.cpu_avx512,moe_sum.cpu_avx512");
 }
 
 int main(void) {

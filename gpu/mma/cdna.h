@@ -110,7 +110,13 @@ QD_INLINE uint32_t qd_mma16_row(uint32_t lane, uint32_t e) {
     return lane / 16 * QD_MMA16_ACC + e;
 }
 
-QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d) {
+QD_INLINE qd_mma16_acc qd_mma16(bool is_f16, qd_mma16_operand x, qd_mma16_operand y,
+                                qd_mma16_acc d) {
+    if (is_f16) {
+        const qd_f16x8 a = __builtin_bit_cast(qd_f16x8, x), b = __builtin_bit_cast(qd_f16x8, y);
+        d = __builtin_amdgcn_mfma_f32_16x16x16f16(a.lo, b.lo, d, 0, 0, 0);
+        return __builtin_amdgcn_mfma_f32_16x16x16f16(a.hi, b.hi, d, 0, 0, 0);
+    }
     const qd_i16x8 a = __builtin_bit_cast(qd_i16x8, x), b = __builtin_bit_cast(qd_i16x8, y);
     d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a.lo, b.lo, d, 0, 0, 0);
     return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a.hi, b.hi, d, 0, 0, 0);

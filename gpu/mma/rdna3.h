@@ -111,8 +111,9 @@ QD_INLINE qd_f32x2 qd_mma16_pair(qd_mma16_acc d, uint32_t e) {
 QD_INLINE uint32_t qd_mma16_pair_of(uint32_t lane, uint32_t e) {
     return e + lane / 16;
 }
-QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d) {
-    return qd_mma(false, x, &y, d);
+QD_INLINE qd_mma16_acc qd_mma16(bool is_f16, qd_mma16_operand x, qd_mma16_operand y,
+                                qd_mma16_acc d) {
+    return qd_mma(is_f16, x, &y, d);
 }
 
 #endif

@@ -84,8 +84,9 @@ QD_INLINE uint32_t qd_mma16_k_fp8(uint32_t lane) {
 QD_INLINE uint32_t qd_mma16_row(uint32_t lane, uint32_t e) {
     return qd_mma_row(lane / 16, e);
 }
-QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d) {
-    return qd_mma(false, x, &y, d);
+QD_INLINE qd_mma16_acc qd_mma16(bool is_f16, qd_mma16_operand x, qd_mma16_operand y,
+                                qd_mma16_acc d) {
+    return qd_mma(is_f16, x, &y, d);
 }
 QD_INLINE qd_mma16_acc qd_mma16_fp8(qd_mma16_codes x, qd_mma16_codes y, qd_mma16_acc d) {
     typedef int i32x2 __attribute__((ext_vector_type(2)));

@@ -138,11 +138,17 @@ QD_INLINE qd_mma16_acc qd_mma16_spread(const float factor[QD_MMA16_OWN]) {
     const qd_f32x4 low = factor[0], high = factor[1];
     return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
 }
-QD_INLINE qd_mma16_acc qd_mma16_bf16(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d) {
+QD_INLINE qd_mma16_acc qd_mma16(bool is_f16, qd_mma16_operand x, qd_mma16_operand y,
+                                qd_mma16_acc d) {
     const qd_u32x2 a = y.line[0], b = y.line[1];
     float low[4] = {d[0], d[1], d[4], d[5]}, high[4] = {d[2], d[3], d[6], d[7]};
-    QD_MMA_PTX("bf16", low, a.x, b.x, a.y, b.y, x.line[0].x, x.line[0].y);
-    QD_MMA_PTX("bf16", high, a.x, b.x, a.y, b.y, x.line[1].x, x.line[1].y);
+    if (is_f16) {
+        QD_MMA_PTX("f16", low, a.x, b.x, a.y, b.y, x.line[0].x, x.line[0].y);
+        QD_MMA_PTX("f16", high, a.x, b.x, a.y, b.y, x.line[1].x, x.line[1].y);
+    } else {
+        QD_MMA_PTX("bf16", low, a.x, b.x, a.y, b.y, x.line[0].x, x.line[0].y);
+        QD_MMA_PTX("bf16", high, a.x, b.x, a.y, b.y, x.line[1].x, x.line[1].y);
+    }
     return (qd_mma16_acc){low[0], low[1], high[0], high[1], low[2], low[3], high[2], high[3]};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk cache of JIT-compiled kernels: where the cache is, which entries it holds, and whether
-// the entries are sound.
+// The disk cache of JIT-compiled kernels: where the cache is, which entries it holds, whether the
+// entries are sound, and how to fill it ahead.
 #ifndef QUERN_CACHE_H
 #define QUERN_CACHE_H
 
@@ -33,6 +33,26 @@ QN_API qn_status qn_cache_list(qn_cache_fn each, void *context);
  *  removed  written: number of entries removed; may be null
  *  Errors:  QN_E_IO. */
 QN_API qn_status qn_cache_clear(int64_t *removed);
+
+/** A kernel that qn_cache_fill has loaded. Its strings live as long as the callback runs. */
+typedef struct qn_cache_fill_result {
+    const char *op;
+    const char *kernel; /**< as qn_last_kernel names it */
+    const char *error;  /**< why the kernel cannot be had; null: it is ready */
+    int64_t ns;         /**< how long that took */
+} qn_cache_fill_result;
+
+typedef void (*qn_cache_fill_fn)(void *context, const qn_cache_fill_result *result);
+
+/** Loads every kernel that the device can run, and calls `each` with it. Kernels that are not built
+ *  into the library are compiled and go to the cache. On a CUDA device the driver compiles PTX and
+ *  keeps the result in a cache of its own (CUDA_CACHE_PATH). First calls of later processes then
+ *  compile nothing. A kernel that cannot be had does not stop the others.
+ *  op      the kernels of this op alone; null: of all ops
+ *  Errors: QN_E_INVALID (null), QN_E_UNSUPPORTED (the CPU), QN_E_NOT_FOUND (no such op), or that of
+ *          the first kernel that cannot be had. */
+QN_API qn_status qn_cache_fill(qn_device *device, const char *op, qn_cache_fill_fn each,
+                               void *context);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix multiplication: FP8 with scales of any form, and bf16; dense and grouped.
+// Matrix multiplication: f32, f16, bf16, FP8 and i8 in any mix, with scales of any form; dense, in
+// batches and grouped.
 #ifndef QUERN_GEMM_H
 #define QUERN_GEMM_H
 
@@ -61,11 +62,10 @@ typedef struct qn_gemm_args {
  *    d[m,j] = c[m,j] + gate[batch of m,j] silu(x[m,2j]) x[m,2j+1]
  *
  *  d        [m, n]  bf16, f16, f32 or FP8 of any kind, columns contiguous, row stride >= n
- *  a        [m, k]  e4m3fn, e4m3fnuz or bf16; either dimension contiguous, the other dimension's
- *           stride at least as long
- *  b        [n, k]  FP8 if a is FP8 (e4m3fn and e4m3fnuz may mix), else bf16; strides as a's. What
- *           other libraries call NT, NN, TN and TT are strides here: in NT, k is contiguous in a
- *           and in b
+ *  a        [m, k]  f32, f16, bf16, FP8 of any kind or i8; either dimension contiguous, the other
+ *           dimension's stride at least as long
+ *  b        [n, k]  any of these types, whatever a's is; strides as a's. What other libraries call
+ *           NT, NN, TN and TT are strides here: in NT, k is contiguous in a and in b
  *  c        [m, n]  d's dtype, not FP8; may be d itself. With a gate it is the residual
  *  bias     [n]  bf16 or f32, contiguous
  *  gate     [n] or [batches, n]  bf16 or f32, columns contiguous; m is a multiple of batches, and
@@ -75,25 +75,48 @@ typedef struct qn_gemm_args {
  *           may be left out: [m], [1]
  *  scale_b  [n, ceil(n/128) or 1, ceil(k/128) or 1]  f32, likewise: b by 1 x 128, by 128 x 128, by
  *           row ([n]), or all of it ([1]). Packed: as qn_gemm_pack gave it
+ *           Either, unless packed, may be powers of two: e8m0fnu of any of these forms, a byte e of
+ *           which stands for 2^(e - 127), and 255 for NaN; or i32 [m, n or ceil(n/128) or 1,
+ *           ceil(ceil(k/128) / 4)], any strides, byte j of word i being e of K-block 4 i + j, as
+ *           qn_transform_scales and DeepGEMM on SM100 have it
  *  scale_d  [m, ceil(columns of d / 128)]  f32, any strides that keep elements apart: of d's groups
  *           of 128 columns, as qn_quantize_groups computes them from the result in f32. scale_d_eps
  *           is its eps: 1e-30 or more and finite
  *  given_scale_d  [1]  f32: d is quantised as by qn_quantize_static
- *  Types:   each K-block's partial sum is f32, is scaled in f32 and added to an f32 sum. bias,
- *           activation, gate and c act on that sum in this order and in f32, and the result is
- *           rounded once; for FP8 it is scaled in f32 and rounded, to qn_quantize_groups' bits.
- *           Activations have the relative errors of qn_gelu_tanh_and_mul and qn_silu_and_mul.
- *  Align:   element size; 16-byte aligned rows allow the faster kernels, which take FP8 with
+ *  Batches: d [batches, m, n] makes as many products. a and c have the same first dimension; b,
+ *           packed or not, bias, scale_a and scale_b have batches or 1 before the others, where 1
+ *           stands for all; scale_d is [batches, m, ...]. Batches lie any stride apart, also 0 in
+ *           what is read. gate is null: it has batches of its own, of rows of one d. Batches that
+ *           share b, and whose rows go on from one to the next in every tensor, are one product of
+ *           all rows.
+ *  Types:   products of values of 8 and 16 bits are exact; those of f32 are on the CPU rounded to
+ *           f32, if at all. Each K-block's partial sum is f32, is scaled in f32 and added to an f32
+ *           sum; of i8 with i8 the partial sum is exact. bias, activation, gate and c act on that
+ *           sum in this order and in f32, and the result is rounded once; for FP8 it is scaled in
+ *           f32 and rounded, to qn_quantize_groups' bits. Activations have the relative errors of
+ *           qn_gelu_tanh_and_mul and qn_silu_and_mul.
+ *           GPUs take an f32, and an f16 beside f32 or bf16, as the sum of two bf16, high and low,
+ *           and a product as high high + high low + low high. Of a product no more than 3 2^-16 is
+ *           lost: 2^-16 for each operand of f32, and 2^-16 if both have low parts, which only f32
+ *           and f16 have. gfx90a takes f16 beside f16 in this way, too, as its matrix cores take
+ *           f16's subnormals for zeros. An f32 or bf16 below 2^-126 may count as 0, but 2^-127 as
+ *           a scale does not.
+ *  Align:   element size; 16-byte aligned rows allow the faster kernels, which take e4m3 with f32
  *           scales of 1 x 128 of a and 128 x 128 of b, kb contiguous in scale_b, and bf16 without
- *           scales. On Hopper, bf16 is fast in any layout of such rows; FP8 is with k contiguous in
- *           a and b, and fastest if scale_a has m contiguous and a kb stride of whole 16 bytes.
- *           There, bias, gate and c are best aligned to two elements, n a multiple of 8, and
- *           batches of a gate 64 rows or multiples; d of e4m3fn is fast with FP8 inputs, n a
- *           multiple of 128, no gate and rows of d as a's.
- *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; a NaN
- *           stays within its row of a, its column of b or bias (or the pair of columns that makes
- *           one), its column and batch of gate, its element of c; GELU and SiLU of -infinity are
- *           NaN, as the formulas say; any m, n, k.
+ *           scales. Other types and mixes, like other scales, go to kernels for any shape, which
+ *           are several times slower; f32 takes three products in place of one. On Hopper, bf16 is
+ *           fast in any layout of such rows, but SiLU-and-multiply, as all FP8, with k contiguous
+ *           in a and b alone; FP8 is fastest if scale_a has m contiguous and a kb stride of whole
+ *           16 bytes. There, bias, gate and c are best aligned to two elements, the columns of d a
+ *           multiple of 8, and batches of a gate 64 rows or multiples; d of e4m3fn is fast with FP8
+ *           inputs, its columns a multiple of 128, no gate and rows of d as a's. d of f16, and in
+ *           groups bias, GELU and d of e4m3fn, are fast with SiLU-and-multiply alone. Batches that
+ *           are not one product are fast there as groups are, without c, and with strides above 0
+ *           unless k is contiguous in a and b.
+ *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; infinity
+ *           acts as arithmetic has it; a NaN stays within its row of a, its column of b or bias (or
+ *           the pair of columns that makes one), its column and batch of gate, its element of c;
+ *           GELU and SiLU of -infinity are NaN, as the formulas say; any m, n, k.
  *  Overlap: d may be c itself; apart from that, d overlaps no other tensor.
  *  Async:   queued on stream; tensors must stay valid until the stream has passed it.
  *  Errors:  QN_E_INVALID (null, shape, stride, overlap, a value that no enum has),
@@ -102,8 +125,10 @@ typedef struct qn_gemm_args {
  *  Bits:    equal from run to run and for any number of threads. A row's bits depend neither on
  *           the number of other rows nor on their values, in the dense form and in grouped forms
  *           with any number of groups. On Hopper they depend on whether a's and b's rows are
- *           aligned to 16 bytes, and of FP8 on all that makes a d of e4m3fn fast.
- *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) and bf16_gemm_nt. */
+ *           aligned to 16 bytes, of FP8 on all that makes a d of e4m3fn fast, and of batches on all
+ *           that makes them fast.
+ *  Source:  DeepGEMM's fp8_gemm_nt with recipe (1, 128, 128) or (1, 1, 128), bf16_gemm_nt and
+ *           einsum. */
 QN_API qn_status qn_gemm(qn_stream *stream, const qn_gemm_args *args);
 
 /** Grouped product in which each row of a belongs to one group: d[r,:] = a[r,:] b[group of r]^T.

@@ -12,21 +12,9 @@
 
 #include <stdatomic.h>
 
-constexpr float log2_e = 0x1.715476p+0f;
-
-/** Returns x Phi(x), as gpu/elementary.h explains. */
-QN_INLINE f32v gelu(f32v x) {
-    static const float p[] = {0x1.1df1c6p-3f,  0x1.1e70c2p-3f,  0x1.eac9bep-4f,
-                              0x1.b057c6p-4f,  -0x1.7c4f7cp-6f, 0x1.46496cp-3f,
-                              -0x1.05fab0p-2f, 0x1.26f9bap-3f,  -0x1.ddb924p-6f};
-    const f32v a = (f32v)((u32v)x & 0x7FFFFFFF), t = 1.0f / fma_of(a, all_of(0.35f), all_of(1));
-    const f32v below = polynomial_of(t, p, 9) * t * exp2_of(a * a * (-log2_e / 2), 0);
-    return x * select_of(x < 0.0f, below, 1.0f - below);
-}
-
 QN_INLINE f32v activated(qn_activation function, f32v x) {
     if (function == QN_GELU)
-        return gelu(x);
+        return gelu_of(x);
     return function == QN_SILU ? silu_of(x) : gelu_tanh_of(x);
 }
 

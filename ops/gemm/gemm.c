@@ -17,7 +17,8 @@ static const qni_variant pack_variants[] = {
 };
 #undef QN_TABLE_OF_gemm_pack
 
-static const char *const grouping_words[] = {"dense", "index", "ends", "masked", nullptr};
+static const char *const grouping_words[] = {"dense",  "index",   "ends",
+                                             "masked", "batches", nullptr};
 static const char *const epilogue_words[] = {"none", "vectors", "gelu_tanh", "silu_and_mul",
                                              nullptr};
 static const qni_key gemm_keys[] = {
@@ -42,10 +43,15 @@ static int64_t epilogue_of(const qni_gemm_problem *p) {
     return p->bias || p->gate;
 }
 
+/** Returns the index of the word for how rows are split. */
+static int64_t grouping_of(const qni_gemm_problem *p) {
+    return p->grouping + (p->grouping == QN_GEMM_GROUPED_MASKED && !p->layout);
+}
+
 static void describe_gemm(const void *problem, int64_t *values) {
     const qni_gemm_problem *p = problem;
     QN_SET_VALUES(gemm_keys, values, p->n, p->k, p->dtype_a, p->dtype_b, p->dtype_d, p->is_packed,
-                  epilogue_of(p), p->grouping, p->groups, p->m, p->expected_m);
+                  epilogue_of(p), grouping_of(p), p->groups, p->m, p->expected_m);
 }
 
 static const qni_key pack_keys[] = {{.name = "n"},
@@ -125,6 +131,7 @@ static qn_status run(qn_stream *stream, const char *op, const qn_gemm_args *args
         st = qni_validate_scale(stream, op, "given_scale_d", problem.given_scale_d);
     if (st != QN_OK || problem.m == 0 || problem.n == 0 || problem.groups == 0)
         return st;
+    qni_gemm_join_batches(&problem);
     return qni_run(&qni_op_gemm, stream, &problem);
 }
 

@@ -11,16 +11,19 @@
 enum {
     QNI_GEMM_GROUP = 128, // columns of d that share an element of scale_d
     // A kernel's flags.
-    QNI_GEMM_WIDENS = 1,   // of FP8 a workgroup computes a whole group
-    QNI_GEMM_A_ACROSS = 2, // Hopper: m, not k, is contiguous in a
-    QNI_GEMM_B_ACROSS = 4, // Hopper: n, not k, is contiguous in b
+    QNI_GEMM_WIDENS = 1,    // of FP8 a workgroup computes a whole group
+    QNI_GEMM_A_ACROSS = 2,  // Hopper: m, not k, is contiguous in a
+    QNI_GEMM_B_ACROSS = 4,  // Hopper: n, not k, is contiguous in b
+    QNI_GEMM_BY_F16 = 8,    // multiplies f16; else bf16
+    QNI_GEMM_BY_PARTS = 16, // multiplies sums of two bf16
+    QNI_GEMM_PAIRS = 32,    // Hopper: SiLU-and-multiply alone
 };
 
 /** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides are in
  *  elements. */
 typedef struct qni_gemm_problem {
-    qn_gemm_grouping grouping;
-    qni_dtype dtype_a, dtype_b, dtype_d; // a and b both FP8 or both bf16
+    qn_gemm_grouping grouping;           // batches: masked, layout null, as all rows are real
+    qni_dtype dtype_a, dtype_b, dtype_d; // a and b f32, f16, bf16, FP8 or i8 in any mix
     int64_t groups;                      // 1 when dense
     int64_t m, n, k; // n: the product's columns; masked: m is the slab's rows (m_max)
     void *d;
@@ -31,16 +34,19 @@ typedef struct qni_gemm_problem {
     int64_t bias_group;
     int64_t gate_rows, gate_batch; // gate_rows rows of d share a row of gate
     qn_gemm_activation activation;
-    const float *scale_a, *scale_b; // null: 1
-    const int32_t *layout;          // on the device; null when dense
-    float *scale_d;                 // d of FP8: written; null: given_scale_d is read
-    const float *given_scale_d;     // null: d is not FP8, or has scales that are written
+    const void *scale_a, *scale_b; // null: 1
+    const int32_t *layout;         // on the device; null when dense and of batches
+    float *scale_d;                // d of FP8: written; null: given_scale_d is read
+    const float *given_scale_d;    // null: d is not FP8, or has scales that are written
     int64_t scale_d_group, scale_d_row, scale_d_nb;
     float eps;              // the least largest magnitude of scale_d's groups
     int64_t d_group, d_row; // columns are contiguous
-    int64_t c_row;
+    int64_t c_group, c_row;
     int64_t a_group, a_row, a_k; // a_row or a_k is 1
-    int64_t b_group, b_n, b_k;   // b_n or b_k is 1; unused when packed
+    int64_t b_group, b_n, b_k;   // b_n or b_k is 1; both unused when packed
+    // f32; e8m0fnu, exponents; or i32, four exponents of neighbouring K-blocks a word, which kb's
+    // stride then counts.
+    qni_dtype dtype_scale_a, dtype_scale_b;
     // Strides are 0 where one scale stands for all.
     int64_t scale_a_group, scale_a_row, scale_a_kb;
     int64_t scale_b_group, scale_b_nb, scale_b_kb;
@@ -62,6 +68,14 @@ typedef struct qni_gemm_pack_problem {
     float *packed_scale; // [groups, ceil(n/128), ceil(k/128)]
 } qni_gemm_pack_problem;
 
+static inline bool qni_gemm_is_e4m3(qni_dtype dtype) {
+    return dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ;
+}
+/** Returns whether the dtype is bf16 or e4m3, which most kernels are for. */
+static inline bool qni_gemm_is_usual(qni_dtype dtype) {
+    return dtype == QNI_BF16 || qni_gemm_is_e4m3(dtype);
+}
+
 /** Returns how many columns of the product make one of d. */
 static inline int64_t qni_gemm_ratio(const qni_gemm_problem *p) {
     return p->activation == QN_GEMM_SILU_AND_MUL ? 2 : 1;
@@ -81,24 +95,37 @@ static inline bool qni_gemm_has_epilogue(const qni_gemm_problem *p) {
 static inline bool qni_gemm_needs_full(const qni_gemm_problem *p) {
     return p->activation == QN_GEMM_SILU_AND_MUL ||
            (p->dtype_d != QNI_F32 && p->dtype_d != QNI_BF16) ||
-           (p->grouping != QN_GEMM_DENSE && qni_gemm_has_epilogue(p));
+           (p->grouping != QN_GEMM_DENSE && (p->c || qni_gemm_has_epilogue(p)));
 }
 
 /** Returns whether there are no scales to be read. */
 static inline bool qni_gemm_has_no_scales(const qni_gemm_problem *p) {
     return p->k == 0 || (!p->scale_a && !p->scale_b);
 }
+/** Returns the scale of K-block kb, where that of block 0 is element `at`; 1 without scales. */
+static inline float qni_gemm_scale(const void *scales, qni_dtype dtype, int64_t at, int64_t kb,
+                                   int64_t kb_stride) {
+    const uint8_t *e = scales;
+    if (!scales)
+        return 1;
+    if (dtype == QNI_F32)
+        return ((const float *)scales)[at + kb * kb_stride];
+    return qni_e8m0_decode(dtype == QNI_I32 ? e[(at + kb / 4 * kb_stride) * 4 + kb % 4]
+                                            : e[at + kb * kb_stride]);
+}
+
 static inline bool qni_gemm_steps(int64_t count, int64_t stride) {
     return count <= 1 || stride != 0;
 }
-/** Returns whether scales are of 1 x 128 elements of a and 128 x 128 of b, b's with kb contiguous:
- *  the form that kernels read which know one form. */
+/** Returns whether scales are f32, of 1 x 128 elements of a and 128 x 128 of b, b's with kb
+ *  contiguous: the form that kernels read which know one form. */
 static inline bool qni_gemm_has_block_scales(const qni_gemm_problem *p) {
     if (p->k == 0)
         return true;
     const int64_t kb = qni_pieces(p->k, 128);
     const int64_t slabs = p->grouping == QN_GEMM_GROUPED_MASKED ? p->groups : 1;
-    return p->scale_a && p->scale_b && p->scale_b_columns == 128 && p->scale_b_kb == 1 &&
+    return p->scale_a && p->scale_b && p->dtype_scale_a == QNI_F32 && p->dtype_scale_b == QNI_F32 &&
+           p->scale_b_columns == 128 && p->scale_b_kb == 1 &&
            qni_gemm_steps(slabs, p->scale_a_group) && qni_gemm_steps(p->m, p->scale_a_row) &&
            qni_gemm_steps(kb, p->scale_a_kb) && qni_gemm_steps(p->groups, p->scale_b_group) &&
            qni_gemm_steps(qni_pieces(p->n, 128), p->scale_b_nb);
@@ -117,6 +144,10 @@ extern const qni_op qni_op_gemm, qni_op_gemm_pack;
 qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
                                const qn_gemm_args *args, qn_gemm_grouping grouping);
 
+/** Makes batches that share b, and whose rows follow each other in every tensor, one product of all
+ *  rows. It takes faster kernels, and b is read once. */
+void qni_gemm_join_batches(qni_gemm_problem *problem);
+
 // ---- which rows belong to which group (gemm_ref.c); layout must be host memory
 
 enum {
@@ -130,13 +161,21 @@ int64_t qni_gemm_row_group(const qni_gemm_problem *problem, int64_t slab, int64_
 
 // ---- the definition (gemm_ref.c)
 
+/** What kernels of a device may lose besides what f32 loses. */
+enum {
+    QNI_GEMM_CUTS_FP8 = 1,   // Hopper's tensor cores cut sums of FP8 products
+    QNI_GEMM_SPLITS_F32 = 2, // f32 is a sum of two bf16, which three products multiply
+    QNI_GEMM_SPLITS_F16 = 4, // and so is f16 in any mix, not only beside f32 and bf16
+};
+uint32_t qni_gemm_losses(const qn_device *device);
+
 /** Computes d in double precision, before rounding to dtype_d. `d` is [slabs * m, columns of d]
  *  contiguous, where slabs is groups if the problem is masked, else 1. Rows that the problem does
  *  not write are left alone. `bound` has d's shape and may be null; it gets how far from d a kernel
  *  may be that multiplies and adds in f32, before rounding to dtype_d. All pointers are host
  *  memory. Packed problems are not taken: the reference reads weights as they were before packing.
- *  cuts_fp8: FP8 products go through Hopper's tensor cores (gemm_ref.c says what these cut). */
-void qni_gemm_ref(const qni_gemm_problem *problem, bool cuts_fp8, double *d, double *bound);
+ *  gemm_ref.c says how much the losses are. */
+void qni_gemm_ref(const qni_gemm_problem *problem, uint32_t losses, double *d, double *bound);
 
 // ---- packed weights (gemm_pack.c)
 

@@ -10,7 +10,12 @@
 #include <stdint.h>
 
 /** Element types, with the values of qni_dtype. */
-enum { QK_F32, QK_F16, QK_BF16, QK_E4M3FN, QK_E4M3FNUZ };
+enum { QK_F32, QK_F16, QK_BF16, QK_E4M3FN, QK_E4M3FNUZ, QK_E5M2, QK_E5M2FNUZ, QK_I8 = 9 };
+/** Types of scales besides f32: words of four exponents, and exponents. */
+enum { QK_I32 = 7, QK_E8M0FNU = 10 };
+
+/** As what kernels compiled with -DQK_MIXED multiply elements; gemm_any_types_gpu.h has more. */
+enum { QK_BY_BF16, QK_BY_F16, QK_BY_PARTS };
 
 /** How rows are split among groups, with the values of qn_gemm_grouping. */
 enum { QK_DENSE, QK_GROUPED_INDEX, QK_GROUPED_ENDS, QK_GROUPED_MASKED };
@@ -25,9 +30,9 @@ typedef struct qk_gemm_args {
     void *d;                        // [groups][m, n]
     const void *a;                  // [groups][m, k]; groups of a and d only when masked
     const void *b;                  // [groups][n, k], or packed
-    const void *c;                  // [m, n]; null: nothing is added
+    const void *c;                  // [m, n]; null: nothing is added; groups: qk_gemm_full_args
     const float *scale_a, *scale_b; // [m, ceil(k/128)], [groups][ceil(n/128), ceil(k/128)]; null: 1
-    const int32_t *layout;
+    const int32_t *layout;          // masked: null if all rows are real
     int64_t d_group, d_row, c_row;
     int64_t a_group, a_row, a_k;
     int64_t b_group, b_n, b_k;
@@ -59,14 +64,17 @@ typedef struct qk_gemm_full_args {
     qk_gemm_args g;
     qk_gemm_scaling scaling;
     int64_t bias_group; // from a group's bias to the next one's
+    int64_t c_group;    // the same of c
 } qk_gemm_full_args;
 
-/** A product as kernels compiled with -DQK_MIXED take it: with scales of any form, whose strides
- *  are 0 where one scale stands for all. */
+/** A product as kernels compiled with -DQK_MIXED take it: of any types, with scales of any type and
+ *  form, whose strides are 0 where one scale stands for all. Of words, kb's stride counts words. */
 typedef struct qk_gemm_mixed_args {
-    qk_gemm_full_args f; // in f.g scale_a and scale_b are null each by itself
+    qk_gemm_full_args f; // in f.g scale_a and scale_b are null each by itself, and of any type
     int64_t scale_b_kb;
     uint32_t scale_b_columns; // nb counts so many columns
+    uint8_t how;              // QK_BY_BF16, …
+    uint8_t type_scale_a, type_scale_b;
 } qk_gemm_mixed_args;
 
 /** A product as the kernels of Hopper's tensor cores take it. The maps are of rank 2: the rows of
@@ -76,7 +84,9 @@ typedef struct qk_gemm_wgmma_args {
     // Boxes: 128 bytes of k by the tile's rows, by its columns; across, 64 of these, or 32 columns
     // of a tile that has no more, by 64 of k.
     qk_tensor_map a, b;
-    qk_tensor_map d;       // 64 rows by 64 columns, or by the tile's if it has fewer; codes: by 128
+    // 64 rows by 64 columns, or by the tile's if it has fewer; codes: by 128; pairs: by 64, 32 or
+    // 16, of which the tile's columns of d are a multiple.
+    qk_tensor_map d;
     qk_tensor_map scale_a; // [groups][ceil(k/128), m]: the tile's rows of one K-block
     qk_gemm_args g;
     // Rows of the maps from one group to the next; 0 where a third dimension counts groups.
@@ -87,6 +97,7 @@ typedef struct qk_gemm_wgmma_args {
     uint8_t has_steps;  // c or an epilogue
     uint8_t has_scales; // the copy engine takes scales, a's by the map and b's in runs; else lanes
     qk_gemm_scaling scaling; // QK_FORM 4: d is e4m3fn
+    int64_t bias_group;      // QK_PAIRS: from a group's bias to the next one's
 } qk_gemm_wgmma_args;
 
 /** Weights to be laid out for the matrix cores. Strides are in elements. */

@@ -11,7 +11,8 @@
 //           multiplies. QK_FULL: 24 KiB more
 // QK_FULL   all forms of gemm_full_gpu.h. For d of FP8 a workgroup multiplies two or four tiles of
 //           64 columns, one after the other, which make 128 columns of d: a group of quantize's
-// QK_MIXED  with QK_FULL: scales of any form of either operand
+// QK_MIXED  with QK_FULL: operands of any type (gemm_any_types_gpu.h), scales of any type and form
+//           of either; exponents become f32 where they are read, and 2^-127 a subnormal one
 // Edges     rows and k past the end are zero in LDS and never read from memory; c, bias and gate
 //           are read only if given
 // FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way
@@ -21,6 +22,9 @@
 #include "fp8.h"
 #include "gemm_full_gpu.h"
 #include "mma.h"
+#ifdef QK_MIXED
+#include "gemm_any_types_gpu.h"
+#endif
 
 enum { TILE = 64, BLOCK_K = 128, WAVES = 4, WAVE_TILES = 2, CHUNK = 8 };
 enum { THREADS = WAVES * QD_WAVE };
@@ -28,14 +32,14 @@ enum { THREADS = WAVES * QD_WAVE };
 enum { ELEMENT_BYTES = 1 };
 typedef qd_u32x2 chunk; // CHUNK elements as they lie in LDS
 typedef qd_mma16_codes fragment;
-#define MMA qd_mma16_fp8
+#define MMA(how, x, y, d) ((void)(how), qd_mma16_fp8(x, y, d))
 #define READ qd_mma16_read_fp8
 #define FIRST_K qd_mma16_k_fp8
 #else
 enum { ELEMENT_BYTES = 2 };
 typedef qd_u32x4 chunk;
 typedef qd_mma16_operand fragment;
-#define MMA qd_mma16_bf16
+#define MMA(how, x, y, d) qd_mma16((how) == QK_BY_F16, x, y, d)
 #define READ qd_mma16_read
 #define FIRST_K qd_mma16_k
 #endif
@@ -54,6 +58,11 @@ typedef struct operand {
     uint32_t packed_k;          // 0: not packed
     int type;
 } operand;
+
+#ifndef QK_MIXED
+QD_INLINE uint32_t element_bytes(int type) {
+    return type == QK_BF16 ? 2 : 1;
+}
 
 /** Loads eight elements of consecutive k at p, of which `count` exist; the others are zero. */
 QD_INLINE qd_u32x4 load_eight(const uint8_t *p, int64_t step, uint32_t count, uint32_t size) {
@@ -103,16 +112,40 @@ QD_INLINE chunk fetch(const operand *x, uint32_t row, uint32_t k) {
     return convert_fp8(codes.xy, x->type);
 }
 
-/** Copies rows row..row+63, k..k+STAGE_K-1 to LDS. Neighbouring lanes take neighbours along the
- *  contiguous dimension. */
-QD_INLINE void stage(QD_LDS uint8_t *lds, const operand *x, uint32_t row, uint32_t k) {
-    constexpr uint32_t per_row = STAGE_K / CHUNK;
-    const bool by_rows = !x->packed_k && x->k_bytes > 2;
+QD_INLINE void put(QD_LDS uint8_t *to, const operand *x, uint32_t row, uint32_t k, int) {
+    *(QD_LDS chunk *)to = fetch(x, row, k);
+}
+#else
+/** Puts elements k..k+7 of a row into LDS at `to`, in the form that `how` says. */
+QD_INLINE void put(QD_LDS uint8_t *to, const operand *x, uint32_t row, uint32_t k, int how) {
+    qd_u32x8 raw = 0;
+    if (row < x->rows && k < x->k) {
+        const uint32_t count = x->k - k, size = element_bytes(x->type);
+        const uint8_t *p = x->packed_k ? x->base + qk_gemm_packed_offset(row, k, x->packed_k)
+                                       : x->base + row * x->row_bytes + k * x->k_bytes;
+        const int64_t step = x->packed_k ? 1 : x->k_bytes;
+        raw = size == 4   ? load_any(p, step, count, 4)
+              : size == 2 ? load_any(p, step, count, 2)
+                          : load_any(p, step, count, 1);
+    }
+    put_elements(to, x->type, raw, how);
+}
+#endif
+
+/** Returns the k of a stage. */
+QD_INLINE uint32_t stage_k(int how) {
+    return how == QK_BY_PARTS ? STAGE_K / 2 : STAGE_K;
+}
+
+/** Copies a stage's rows and k, from `row` and k on, to LDS. Neighbouring lanes take neighbours
+ *  along the contiguous dimension. */
+QD_INLINE void stage(QD_LDS uint8_t *lds, const operand *x, uint32_t row, uint32_t k, int how) {
+    const uint32_t per_row = stage_k(how) / CHUNK, shift = (uint32_t)__builtin_ctz(per_row);
+    const bool by_rows = !x->packed_k && x->k_bytes > 4;
     QD_NO_UNROLL for (uint32_t i = qd_thread(); i < TILE * per_row; i += THREADS) {
-        const uint32_t r = by_rows || x->packed_k ? i % TILE : i / per_row;
-        const uint32_t c = by_rows || x->packed_k ? i / TILE : i % per_row;
-        *(QD_LDS chunk *)(lds + r * ROW_BYTES + c * sizeof(chunk)) =
-            fetch(x, row + r, k + c * CHUNK);
+        const uint32_t r = by_rows || x->packed_k ? i % TILE : i >> shift;
+        const uint32_t c = by_rows || x->packed_k ? i / TILE : i & (per_row - 1);
+        put(lds + r * ROW_BYTES + c * sizeof(chunk), x, row + r, k + c * CHUNK, how);
     }
 }
 
@@ -120,20 +153,46 @@ QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32
     return READ(lds + row * ROW_BYTES + k * ELEMENT_BYTES, ROW_BYTES);
 }
 
-/** Adds the product of what is in LDS to this wave's 2 x 2 tiles. */
-QD_INLINE void multiply(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
-                        uint32_t wave_m) {
+/** Adds the product of what is in LDS to this wave's 2 x 2 tiles: QD_MMA16_K elements, of b from
+ *  `of_b` and of a from `of_a` on. */
+QD_INLINE void multiply_at(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
+                           uint32_t wave_m, uint32_t of_b, uint32_t of_a, int how) {
     const uint32_t row = qd_mma16_column(qd_lane(), 0), k0 = FIRST_K(qd_lane());
-    QD_UNROLL_BY(2) for (uint32_t k = 0; k < STAGE_K; k += QD_MMA16_K) {
-        fragment x[WAVE_TILES], y[WAVE_TILES];
-        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
-            x[i] = load_fragment(lds_b, wave_n + 16 * i + row, k0 + k);
-            y[i] = load_fragment(lds_a, wave_m + 16 * i + row, k0 + k);
-        }
-        QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
-            for (int j = 0; j < WAVE_TILES; j++)
-                part[i][j] = MMA(x[i], y[j], part[i][j]);
+    fragment x[WAVE_TILES], y[WAVE_TILES];
+    QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
+        x[i] = load_fragment(lds_b, wave_n + 16 * i + row, k0 + of_b);
+        y[i] = load_fragment(lds_a, wave_m + 16 * i + row, k0 + of_a);
     }
+    QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) QD_UNROLL
+        for (int j = 0; j < WAVE_TILES; j++)
+            part[i][j] = MMA(how, x[i], y[j], part[i][j]);
+}
+
+/** Adds the product of what is in LDS to this wave's 2 x 2 tiles. */
+QD_INLINE void multiply_stage(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
+                              uint32_t wave_m, int how) {
+    QD_UNROLL_BY(2)
+    for (uint32_t k = 0; k < STAGE_K; k += QD_MMA16_K)
+        multiply_at(part, wave_n, wave_m, k, k, how);
+}
+
+/** The same, of rows' parts: high high, high low, low high. */
+QD_INLINE void multiply_parts(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
+                              uint32_t wave_m) {
+    constexpr uint32_t half = STAGE_K / 2;
+    QD_NO_UNROLL for (uint32_t i = 0; i < 3; i++) QD_UNROLL
+        for (uint32_t k = 0; k < half; k += QD_MMA16_K)
+            multiply_at(part, wave_n, wave_m, i / 2 * half + k, i % 2 * half + k, QK_BY_BF16);
+}
+
+QD_INLINE void multiply(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n, uint32_t wave_m,
+                        int how) {
+    if (how == QK_BY_PARTS)
+        multiply_parts(part, wave_n, wave_m);
+    else if (how == QK_BY_F16)
+        multiply_stage(part, wave_n, wave_m, QK_BY_F16);
+    else
+        multiply_stage(part, wave_n, wave_m, QK_BY_BF16);
 }
 
 #ifndef QK_MIXED
@@ -141,6 +200,9 @@ typedef qk_gemm_args product;
 
 QD_INLINE const qk_gemm_args *args_of(const product *g) {
     return g;
+}
+QD_INLINE int how_of(const product *) {
+    return QK_BY_BF16;
 }
 
 /** Returns the product of both scales for a row of a and the n-block of 128 that holds n. */
@@ -179,15 +241,32 @@ typedef qk_gemm_mixed_args product;
 QD_INLINE const qk_gemm_args *args_of(const product *x) {
     return &x->f.g;
 }
+QD_INLINE int how_of(const product *x) {
+    return x->how;
+}
+
+/** Returns the scale of K-block kb, where that of block 0 is element `at`. */
+QD_INLINE float scale_at(const float *scales, int type, int64_t at, uint32_t kb,
+                         int64_t kb_stride) {
+    const uint32_t shift = type == QK_I32 ? 2 : 0; // a word has the exponents of four K-blocks
+    const int64_t i = at + (kb >> shift) * kb_stride;
+    if (type == QK_F32)
+        return scales[i];
+    const uint32_t e = ((const uint8_t *)scales)[(i << shift) + (kb & ((1u << shift) - 1))];
+    return qd_as_f32(e == 0 ? 0x00400000 : e == 255 ? 0x7FC00000 : e << 23);
+}
 
 /** Returns a's scales of a 16 x 16 tile from row m on. */
-QD_INLINE qd_mma16_acc scales_a(const qk_gemm_args *g, uint32_t group, uint32_t m, uint32_t kb,
+QD_INLINE qd_mma16_acc scales_a(const product *x, uint32_t group, uint32_t m, uint32_t kb,
                                 uint32_t lane) {
+    const qk_gemm_args *g = &x->f.g;
     float scale[QD_MMA16_OWN];
     QD_UNROLL for (uint32_t own = 0; own < QD_MMA16_OWN; own++) {
         const uint32_t row = m + qd_mma16_column(lane, own);
-        const int64_t at = group * g->scale_a_group + row * g->scale_a_row + kb * g->scale_a_kb;
-        scale[own] = g->scale_a && row < g->m ? g->scale_a[at] : 1.0f;
+        const int64_t at = group * g->scale_a_group + row * g->scale_a_row;
+        scale[own] = g->scale_a && row < g->m
+                         ? scale_at(g->scale_a, x->type_scale_a, at, kb, g->scale_a_kb)
+                         : 1.0f;
     }
     return qd_mma16_spread(scale);
 }
@@ -200,8 +279,10 @@ QD_INLINE qd_mma16_acc scales_b(const product *x, uint32_t group, uint32_t n, ui
     QD_UNROLL for (uint32_t e = 0; e < QD_MMA16_ACC; e++) {
         const uint32_t column = n + qd_mma16_row(lane, e);
         const uint32_t nb = x->scale_b_columns == 1 ? column : column / 128;
-        const int64_t at = group * g->scale_b_group + nb * g->scale_b_nb + kb * x->scale_b_kb;
-        scales[e] = g->scale_b && column < g->n ? g->scale_b[at] : 1.0f;
+        const int64_t at = group * g->scale_b_group + nb * g->scale_b_nb;
+        scales[e] = g->scale_b && column < g->n
+                        ? scale_at(g->scale_b, x->type_scale_b, at, kb, x->scale_b_kb)
+                        : 1.0f;
     }
     return scales;
 }
@@ -214,7 +295,7 @@ QD_INLINE void add_scaled(const product *x, const qk_gemm_tile *tile, uint32_t n
     const product y = *(const product *)qd_reread(x); // the loop does not keep what this needs
     qd_mma16_acc a[WAVE_TILES];
     QD_UNROLL for (int j = 0; j < WAVE_TILES; j++)
-        a[j] = scales_a(&y.f.g, tile->group, tile->row + wave_m + 16 * j, kb, lane);
+        a[j] = scales_a(&y, tile->group, tile->row + wave_m + 16 * j, kb, lane);
     QD_UNROLL for (int i = 0; i < WAVE_TILES; i++) {
         const qd_mma16_acc b = scales_b(&y, tile->group, n0 + wave_n + 16 * i, kb, lane);
         QD_UNROLL for (int j = 0; j < WAVE_TILES; j++)
@@ -224,7 +305,7 @@ QD_INLINE void add_scaled(const product *x, const qk_gemm_tile *tile, uint32_t n
 #endif
 
 QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {
-    const int size = g->type_a == QK_BF16 ? 2 : 1;
+    const int size = (int)element_bytes(g->type_a);
     return (operand){.base = (const uint8_t *)g->a + tile->group * g->a_group * size,
                      .row_bytes = g->a_row * size,
                      .k_bytes = g->a_k * size,
@@ -234,7 +315,7 @@ QD_INLINE operand operand_a(const qk_gemm_args *g, const qk_gemm_tile *tile) {
 }
 
 QD_INLINE operand operand_b(const qk_gemm_args *g, const qk_gemm_tile *tile) {
-    const int size = g->type_b == QK_BF16 ? 2 : 1;
+    const int size = (int)element_bytes(g->type_b);
     return (operand){.base = (const uint8_t *)g->b + tile->group * g->b_group * size,
                      .row_bytes = g->b_n * size,
                      .k_bytes = g->b_k * size,
@@ -244,19 +325,39 @@ QD_INLINE operand operand_b(const qk_gemm_args *g, const qk_gemm_tile *tile) {
                      .type = g->type_b};
 }
 
+#ifndef QK_MIXED
+/** Copies a stage of both operands to LDS. */
+QD_INLINE void stage_both(const product *, const qk_gemm_tile *tile, const operand *a,
+                          const operand *b, uint32_t n0, uint32_t k, int how) {
+    stage(lds_a, a, tile->row, k, how);
+    stage(lds_b, b, n0, k, how);
+}
+#else
+/** The same, by arguments that are read anew, so that the rest of the loop over k has room. */
+QD_INLINE void stage_both(const product *x, const qk_gemm_tile *tile, const operand *,
+                          const operand *, uint32_t n0, uint32_t k, int how) {
+    const product y = *(const product *)qd_reread(x);
+    const operand of_a = operand_a(&y.f.g, tile);
+    stage(lds_a, &of_a, tile->row, k, how);
+    const product z = *(const product *)qd_reread(x);
+    const operand of_b = operand_b(&z.f.g, tile);
+    stage(lds_b, &of_b, n0, k, how);
+}
+#endif
+
 /** Adds this wave's product in the tile of 64 columns from n0 on: sums of tiles, i along n. */
 QD_INLINE void add_products(const product *x, const qk_gemm_tile *tile, const operand *a,
                             const operand *b, uint32_t n0, uint32_t lane, uint32_t wave_n,
                             uint32_t wave_m, qd_mma16_acc acc[WAVE_TILES][WAVE_TILES]) {
     const qk_gemm_args *g = args_of(x);
+    const int how = how_of(x);
     for (uint32_t k = 0; k < g->k; k += BLOCK_K) {
         qd_mma16_acc part[WAVE_TILES][WAVE_TILES] = {};
-        for (uint32_t at = k; at < qd_min(k + BLOCK_K, g->k); at += STAGE_K) {
+        for (uint32_t at = k; at < qd_min(k + BLOCK_K, g->k); at += stage_k(how)) {
             qd_barrier();
-            stage(lds_a, a, tile->row, at);
-            stage(lds_b, b, n0, at);
+            stage_both(x, tile, a, b, n0, at, how);
             qd_barrier();
-            multiply(part, wave_n, wave_m);
+            multiply(part, wave_n, wave_m, how);
         }
         add_scaled(x, tile, n0, k / BLOCK_K, lane, wave_n, wave_m, part, acc);
     }
@@ -307,8 +408,8 @@ QD_INLINE QD_LDS float *result_at(uint32_t row, uint32_t column, uint32_t ratio)
 static_assert(TILE / 2 * TILE * sizeof(float) <= sizeof lds_a);
 
 /** Puts a result where it belongs: into d or, as d's first column of the workgroup is d0, LDS. */
-QD_INLINE void put(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row, uint32_t column,
-                   uint32_t d0, uint32_t ratio, float value) {
+QD_INLINE void put_result(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t row,
+                          uint32_t column, uint32_t d0, uint32_t ratio, float value) {
     bool is_zero;
     if (qk_gemm_has_codes(g))
         *result_at(row - tile->row, column - d0, ratio) = value;
@@ -337,7 +438,7 @@ QD_INLINE void end_tile(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_
         }
         if (g->gate)
             value *= qk_gemm_gate(g, qd_min(row, g->m - 1), qd_min(column, g->n / ratio - 1));
-        put(g, tile, row, column, d0, ratio, value);
+        put_result(g, tile, row, column, d0, ratio, value);
     }
 }
 

@@ -27,14 +27,11 @@ typedef struct call {
     qni_call of;
     const qn_gemm_args *args;
     qn_gemm_grouping grouping;
-    int rank_da; // dimensions of d and a
+    bool has_batches; // qn_gemm's tensors have a first dimension of batches
+    int rank_da;      // dimensions of d and a
     int rank_b;
     qni_tensor t[NUM_TENSORS];
 } call;
-
-static bool is_e4m3(qni_dtype dtype) {
-    return dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ;
-}
 
 // ---- arguments that are not tensors
 
@@ -137,21 +134,22 @@ static qn_status read_matrix(call *c, int which, const qni_tensor *stated, bool 
     return QN_OK;
 }
 
+/** Returns the first dimension that b or bias, of `ndim` dimensions, needs: one may stand for all
+ *  batches. The tensor has not been checked. */
+static int64_t count_groups(const call *c, const qni_gemm_problem *p, const DLTensor *t, int ndim) {
+    return c->has_batches && t && t->ndim == ndim && t->shape && t->shape[0] == 1 ? 1 : p->groups;
+}
+
 // ---- matrices
 
-static qn_status check_inputs_dtype(const call *c, qni_dtype a, qni_dtype b) {
-    const bool both_fp8 = is_e4m3(a) && is_e4m3(b), both_bf16 = a == QNI_BF16 && b == QNI_BF16;
-    if (both_fp8 || both_bf16)
-        return QN_OK;
-    return QN_FAIL(QN_E_UNSUPPORTED,
-                   "%s: a is %s and b is %s; accepted are e4m3fn and e4m3fnuz in any mix, or bf16 "
-                   "in both",
-                   c->of.op, qni_dtype_name(a), qni_dtype_name(b));
-}
+constexpr uint32_t of_operands = qni_of_floats | qni_of_fp8 | 1u << QNI_I8;
 
 static qn_status read_d(call *c, qni_gemm_problem *p) {
     const uint32_t grouped = 1u << QNI_F16 | 1u << QNI_BF16 | qni_of_fp8;
     matrix d;
+    if (c->grouping == QN_GEMM_DENSE && c->args->d && c->args->d->ndim != 2 && !c->has_batches)
+        return QN_FAIL(QN_E_INVALID, "%s: d has %d dimensions, needs 2, or 3 with batches",
+                       c->of.op, c->args->d->ndim);
     QN_TRY(read_matrix(c, D,
                        &(qni_tensor){
                            .name = "d",
@@ -180,6 +178,7 @@ static qn_status read_a(call *c, qni_gemm_problem *p) {
                            .name = "a",
                            .t = c->args->a,
                            .ndim = c->rank_da,
+                           .dtypes = of_operands,
                            .shape = shape + 3 - c->rank_da,
                        },
                        true, &a));
@@ -195,15 +194,14 @@ static qn_status read_packed_b(call *c, qni_gemm_problem *p) {
     const qn_device *device = c->of.stream->device;
     qni_tensor *const b = &c->t[B];
     int64_t tile_n, tile_k;
-    *b = (qni_tensor){.name = "b", .t = c->args->b, .ndim = 3};
+    *b = (qni_tensor){.name = "b", .t = c->args->b, .ndim = 3, .dtypes = of_operands};
     QN_TRY(qni_read_tensors(&c->of, b, 1));
     p->dtype_b = b->dtype;
     p->groups = c->grouping == QN_GEMM_GROUPED_INDEX || c->grouping == QN_GEMM_GROUPED_ENDS
                     ? b->size[0]
                     : p->groups;
-    QN_TRY(check_inputs_dtype(c, p->dtype_a, p->dtype_b));
     const qni_dtype want = qni_gemm_pack_dtype(device, p->dtype_b);
-    if (!is_e4m3(p->dtype_b))
+    if (!qni_gemm_is_e4m3(p->dtype_b))
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: b is packed %s; only FP8 weights are packed",
                        c->of.op, qni_dtype_name(p->dtype_b));
     if (want != p->dtype_b)
@@ -217,32 +215,37 @@ static qn_status read_packed_b(call *c, qni_gemm_problem *p) {
     p->packed_n = qni_round_up(p->n, tile_n);
     p->packed_k = qni_round_up(p->k, tile_k);
     p->b = b->data;
+    const int64_t groups = count_groups(c, p, b->t, 3);
+    p->b_group = groups == 1 ? 0 : p->packed_n * p->packed_k;
     return qni_check_shape(c->of.op, "packed b", b->t, 3,
-                           (const int64_t[]){p->groups, p->packed_n, p->packed_k});
+                           (const int64_t[]){groups, p->packed_n, p->packed_k});
 }
 
 static qn_status read_b(call *c, qni_gemm_problem *p) {
     const bool says_groups =
         c->grouping == QN_GEMM_GROUPED_INDEX || c->grouping == QN_GEMM_GROUPED_ENDS;
-    const int64_t shape[] = {says_groups ? -1 : p->groups, p->n, p->k};
+    const int64_t shape[] = {says_groups ? -1 : count_groups(c, p, c->args->b, c->rank_b), p->n,
+                             p->k};
     matrix b;
     QN_TRY(read_matrix(c, B,
                        &(qni_tensor){
                            .name = "b",
                            .t = c->args->b,
                            .ndim = c->rank_b,
+                           .dtypes = of_operands,
                            .shape = shape + 3 - c->rank_b,
                        },
                        true, &b));
     p->dtype_b = c->t[B].dtype;
     p->groups = says_groups ? c->t[B].size[0] : p->groups;
     p->b = c->t[B].data;
-    p->b_group = b.group, p->b_n = b.row, p->b_k = b.column;
-    return check_inputs_dtype(c, p->dtype_a, p->dtype_b);
+    p->b_group = shape[0] == 1 ? 0 : b.group, p->b_n = b.row, p->b_k = b.column;
+    return QN_OK;
 }
 
 /** Reads c. It may be d itself or lie beside d, even as columns of one matrix. */
 static qn_status read_c(call *c, qni_gemm_problem *p) {
+    const int64_t shape[] = {p->groups, p->m, qni_gemm_columns(p)};
     matrix add;
     if (!c->args->c)
         return QN_OK;
@@ -255,13 +258,13 @@ static qn_status read_c(call *c, qni_gemm_problem *p) {
                        &(qni_tensor){
                            .name = "c",
                            .t = c->args->c,
-                           .ndim = 2,
+                           .ndim = c->rank_da,
                            .like = &c->t[D],
-                           .shape = (const int64_t[]){p->m, qni_gemm_columns(p)},
+                           .shape = shape + 3 - c->rank_da,
                        },
                        false, &add));
     p->c = c->t[C].data;
-    p->c_row = add.row;
+    p->c_group = add.group, p->c_row = add.row;
     return QN_OK;
 }
 
@@ -280,12 +283,12 @@ static qn_status read_vectors(call *c, int which, const char *name, const DLTens
 }
 
 static qn_status read_bias(call *c, qni_gemm_problem *p) {
-    const int ndim = c->grouping == QN_GEMM_DENSE ? 1 : 2;
-    const int64_t shape[] = {p->groups, p->n};
+    const int ndim = c->rank_b - 1;
+    const int64_t shape[] = {count_groups(c, p, c->args->bias, ndim), p->n};
     if (!c->args->bias)
         return QN_OK;
     QN_TRY(read_vectors(c, BIAS, "bias", c->args->bias, ndim, shape + 2 - ndim));
-    p->bias_group = ndim == 2 ? c->t[BIAS].stride[0] : 0;
+    p->bias_group = ndim == 2 && shape[0] != 1 ? c->t[BIAS].stride[0] : 0;
     p->bias = c->t[BIAS].data;
     p->dtype_bias = c->t[BIAS].dtype;
     return QN_OK;
@@ -295,8 +298,9 @@ static qn_status read_gate(call *c, qni_gemm_problem *p) {
     const DLTensor *gate = c->args->gate;
     if (!gate)
         return QN_OK;
-    if (c->grouping != QN_GEMM_DENSE)
-        return QN_FAIL(QN_E_INVALID, "%s: gate is given; only the dense form takes one", c->of.op);
+    if (c->grouping != QN_GEMM_DENSE || c->has_batches)
+        return QN_FAIL(QN_E_INVALID, "%s: gate is given; only the dense form takes one%s", c->of.op,
+                       c->has_batches ? ", without batches" : "");
     const int ndim = gate->ndim == 1 ? 1 : 2;
     const int64_t shape[] = {-1, qni_gemm_columns(p)};
     QN_TRY(read_vectors(c, GATE, "gate", gate, ndim, shape + 2 - ndim));
@@ -336,20 +340,20 @@ typedef struct scales {
     int rank;
     int64_t size[3]; // groups, rows or blocks of rows, K-blocks
     int64_t rows;    // or so many: one for each row
+    uint32_t dtypes;
 } scales;
 
-static qn_status fail_scales(const call *c, const scales *s) {
+static qn_status fail_scales(const call *c, const scales *s, bool has_words) {
     char text[256], rows[48] = "";
     if (s->rows != s->size[1])
         snprintf(rows, sizeof rows, " or %ld", (long)s->rows);
     char groups[32] = "";
     if (s->rank == 3)
         snprintf(groups, sizeof groups, "%ld, ", (long)s->size[0]);
-    return QN_FAIL(QN_E_INVALID,
-                   "%s: %s is %s; needs [%s%ld%s, %ld], any of these 1 or left out at the end, no "
-                   "stride below 0",
-                   c->of.op, s->name, qni_tensor_text(s->t, text, sizeof text), groups,
-                   (long)s->size[1], rows, (long)s->size[2]);
+    return QN_FAIL(
+        QN_E_INVALID, "%s: %s is %s; needs [%s%ld%s, %ld], any of these %s, no stride below 0",
+        c->of.op, s->name, qni_tensor_text(s->t, text, sizeof text), groups, (long)s->size[1], rows,
+        (long)s->size[2], has_words ? "but the last 1" : "1 or left out at the end");
 }
 
 /** Returns the stride of a dimension of scales; 0 where one scale stands for all. */
@@ -359,23 +363,27 @@ static int64_t scale_stride(int64_t size, int64_t stride, int64_t count, int64_t
 
 /** Reads scales and their strides, and whether there is one for each row in place of a block of
  *  them. Without a tensor all strides are 0. */
-static qn_status read_scale(call *c, int which, const scales *s, matrix *out, bool *by_rows) {
+static qn_status read_scale(call *c, int which, scales *s, matrix *out, bool *by_rows) {
     qni_tensor *const t = &c->t[which];
     int64_t size[3] = {1, 1, 1}, stride[3] = {};
     *out = (matrix){};
     *by_rows = false;
     if (!s->t)
         return QN_OK;
-    const int ndim = s->t->ndim < 1 || s->t->ndim > s->rank ? s->rank : s->t->ndim;
-    *t = (qni_tensor){.name = s->name, .t = s->t, .ndim = ndim, .dtypes = qni_of_f32};
+    const bool has_words = qni_dtype_of(s->t) == QNI_I32;
+    const bool is_whole = has_words || s->t->ndim < 1 || s->t->ndim > s->rank;
+    const int ndim = is_whole ? s->rank : s->t->ndim;
+    if (has_words)
+        s->size[2] = qni_pieces(s->size[2], 4);
+    *t = (qni_tensor){.name = s->name, .t = s->t, .ndim = ndim, .dtypes = s->dtypes};
     QN_TRY(qni_read_tensors(&c->of, t, 1));
     for (int i = 0; i < ndim; i++) {
         const int at = 3 - s->rank + i;
         size[at] = t->size[i], stride[at] = t->stride[i];
         const bool is_by_row = at == 1 && size[at] == s->rows;
-        if ((size[at] != 1 && size[at] != s->size[at] && !is_by_row) ||
-            (size[at] > 1 && stride[at] < 0))
-            return fail_scales(c, s);
+        const bool is_one = size[at] == 1 && (at < 2 || !has_words);
+        if ((!is_one && size[at] != s->size[at] && !is_by_row) || (size[at] > 1 && stride[at] < 0))
+            return fail_scales(c, s, has_words);
     }
     *by_rows = size[1] != s->size[1] && size[1] == s->rows;
     const int64_t column = scale_stride(size[2], stride[2], s->size[2], 1);
@@ -388,12 +396,10 @@ static qn_status read_scale(call *c, int which, const scales *s, matrix *out, bo
 
 static qn_status read_scales(call *c, qni_gemm_problem *p) {
     const int64_t kb = qni_pieces(p->k, 128), nb = qni_pieces(p->n, 128);
-    const scales of_a = {"scale_a", c->args->scale_a, c->rank_da, {p->groups, p->m, kb}, p->m},
-                 of_b = {"scale_b",
-                         c->args->scale_b,
-                         c->rank_b,
-                         {p->groups, nb, kb},
-                         p->is_packed ? nb : p->n};
+    constexpr uint32_t all = qni_of_f32 | qni_of_i32 | 1u << QNI_E8M0FNU;
+    scales of_a = {"scale_a", c->args->scale_a, c->rank_da, {p->groups, p->m, kb}, p->m, all},
+           of_b = {"scale_b",           c->args->scale_b,         c->rank_b,
+                   {p->groups, nb, kb}, p->is_packed ? nb : p->n, p->is_packed ? qni_of_f32 : all};
     matrix a, b;
     bool by_rows;
     QN_TRY(read_scale(c, SCALE_A, &of_a, &a, &by_rows));
@@ -403,6 +409,8 @@ static qn_status read_scales(call *c, qni_gemm_problem *p) {
     p->scale_b_columns = by_rows ? 1 : 128;
     p->scale_a = c->t[SCALE_A].data;
     p->scale_b = c->t[SCALE_B].data;
+    p->dtype_scale_a = c->t[SCALE_A].dtype;
+    p->dtype_scale_b = c->t[SCALE_B].dtype;
     return QN_OK;
 }
 
@@ -456,17 +464,54 @@ static qn_status read_scales_d(call *c, qni_gemm_problem *p) {
     return QN_OK;
 }
 
+// ---- batches that are rows of one matrix
+
+/** Gives the stride of the rows of all batches, if they go on from batch to batch as in one. */
+static bool join_rows(const qni_gemm_problem *p, int64_t group, int64_t *row) {
+    if (p->m == 1)
+        *row = group;
+    return group == p->m * *row;
+}
+
+/** Returns whether rows that were joined still are a's: either dimension is contiguous, and the
+ *  other one's stride is at least as long. */
+static bool is_operand(int64_t rows, int64_t row, int64_t k, int64_t k_stride) {
+    return k_stride == 1 ? row >= k : row == 1 && k_stride >= rows;
+}
+
+void qni_gemm_join_batches(qni_gemm_problem *p) {
+    const bool has_batches = p->grouping == QN_GEMM_GROUPED_MASKED && !p->layout;
+    const bool shares_b = p->groups == 1 || (p->b_group == 0 && p->bias_group == 0 &&
+                                             (!p->scale_b || p->scale_b_group == 0));
+    if (!has_batches || p->groups == 0 || p->m > INT32_MAX / p->groups || !shares_b)
+        return;
+    qni_gemm_problem all = *p;
+    all.grouping = QN_GEMM_DENSE;
+    all.groups = 1;
+    all.m = p->groups * p->m;
+    all.expected_m = 0;
+    if (p->groups > 1 &&
+        !(join_rows(p, p->a_group, &all.a_row) && is_operand(all.m, all.a_row, p->k, p->a_k) &&
+          join_rows(p, p->d_group, &all.d_row) && (!p->c || join_rows(p, p->c_group, &all.c_row)) &&
+          (!p->scale_a || join_rows(p, p->scale_a_group, &all.scale_a_row)) &&
+          (!p->scale_d || join_rows(p, p->scale_d_group, &all.scale_d_row))))
+        return;
+    *p = all;
+}
+
 qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, const char *op,
                                const qn_gemm_args *args, qn_gemm_grouping grouping) {
     qn_gemm_args copy;
     call c = {.of = {op, stream}, .args = &copy, .grouping = grouping};
-    qni_gemm_problem p = {.grouping = grouping};
+    qni_gemm_problem p = {};
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
     QN_TRY(copy_args(op, args, &copy));
     QN_TRY(check_scalars(&c));
-    c.rank_da = grouping == QN_GEMM_GROUPED_MASKED ? 3 : 2;
-    c.rank_b = grouping == QN_GEMM_DENSE ? 2 : 3;
+    c.has_batches = grouping == QN_GEMM_DENSE && copy.d && copy.d->ndim == 3;
+    c.rank_da = grouping == QN_GEMM_GROUPED_MASKED || c.has_batches ? 3 : 2;
+    c.rank_b = grouping == QN_GEMM_DENSE && !c.has_batches ? 2 : 3;
+    p.grouping = c.has_batches ? QN_GEMM_GROUPED_MASKED : grouping;
     p.is_packed = copy.b_is_packed;
     p.activation = copy.activation;
     QN_TRY(read_d(&c, &p));
@@ -479,7 +524,7 @@ qn_status qni_gemm_problem_set(qni_gemm_problem *problem, qn_stream *stream, con
     QN_TRY(read_scales(&c, &p));
     QN_TRY(read_scales_d(&c, &p));
     p.m_alignment = copy.m_alignment ? copy.m_alignment : 128;
-    p.expected_m = copy.expected_m;
+    p.expected_m = c.has_batches ? p.m : copy.expected_m;
     p.zero_padding = copy.zero_padding;
     QN_TRY(qni_check_apart(&c.of, c.t, NUM_TENSORS));
     *problem = p;

@@ -8,7 +8,7 @@
 typedef struct form {
     qni_dtype dtype;
     bool is_packed, a_transposed, b_transposed;
-    bool has_epilogue; // dense only: bias, gate, c and the activation
+    bool has_epilogue; // dense only: bias, gate and c
     qn_gemm_activation activation;
     int64_t n, k; // 0: N, K
     qni_gemm_scales scales_a, scales_b;
@@ -92,7 +92,8 @@ static qn_status try_epilogues(qni_trial_run *run, const form *f) {
     return add_batches(run, f, specs, sizeof specs / sizeof *specs);
 }
 
-/** Tries the first row of one group, of several groups by each way of grouping, and alone. */
+/** Tries the first row of one group, of several groups by each way of grouping, of batches, and
+ *  alone. */
 static qn_status try_groups(qni_trial_run *run, const form *f) {
     static const qni_gemm_spec specs[] = {
         {.m = 1, .dtype_d = QNI_BF16},
@@ -104,6 +105,7 @@ static qn_status try_groups(qni_trial_run *run, const form *f) {
         {QN_GEMM_GROUPED_MASKED, 3, .m = 140, .dtype_d = QNI_BF16, .rows = QNI_ROWS_FULL},
         {QN_GEMM_GROUPED_MASKED, 3, .m = 140, .dtype_d = QNI_BF16, .rows = QNI_ROWS_FULL,
          .expected_m = 2},
+        {.groups = 2, .m = 3, .dtype_d = QNI_BF16},
     };
     return add_batches(run, f, specs, sizeof specs / sizeof *specs);
 }
@@ -117,6 +119,9 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         {QNI_BF16, .n = WIDE_N, EPILOGUE(GELU_TANH)},
         {QNI_E4M3FN, .n = WIDE_N, EPILOGUE(GELU_TANH)},
         {QNI_E4M3FN, .is_packed = true, EPILOGUE(SILU_AND_MUL)},
+        {QNI_BF16, .n = WIDE_N, EPILOGUE(SILU_AND_MUL)},
+        {QNI_BF16, .n = 2 * WIDE_N, .k = WIDE_K, .activation = QN_GEMM_SILU_AND_MUL},
+        {QNI_E4M3FN, .n = 2 * WIDE_N, .k = WIDE_K, .activation = QN_GEMM_SILU_AND_MUL},
         {QNI_E4M3FNUZ, .is_packed = true},
         {QNI_E4M3FN, .is_packed = false},
         {QNI_E4M3FN, .a_transposed = true, .b_transposed = true},
@@ -127,6 +132,10 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         {QNI_BF16, .k = WIDE_K},
         {QNI_E4M3FN, .k = WIDE_K, .scales_a = QNI_SCALES_LINES, .scales_b = QNI_SCALES_LINES},
         {QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ROWS},
+        {QNI_F16, .b_transposed = true},
+        {QNI_F32, EPILOGUE(GELU_TANH)},
+        {QNI_F32, .a_transposed = true},
+        {QNI_I8, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ROWS},
         {QNI_BF16, .b_transposed = true, .n = WIDE_N, .k = WIDE_K},
         {QNI_BF16, .a_transposed = true, .k = WIDE_K},
         {QNI_BF16, .a_transposed = true, .b_transposed = true, .n = WIDE_N, .k = WIDE_K},

@@ -9,12 +9,13 @@
 
 /** What the matrices hold. */
 typedef enum qni_gemm_fill {
-    QNI_FILL_NORMAL, // bell-shaped
-    QNI_FILL_POWERS, // powers of two: sums are exact, and must be met exactly
-    QNI_FILL_EQUAL,  // one value
-    QNI_FILL_LARGE,  // the largest FP8 values; with bf16, sums near f32's largest
-    QNI_FILL_TINY,   // a is subnormal
-    QNI_FILL_NAN,    // one NaN in a row of a, if a has several rows; one NaN in a column of b
+    QNI_FILL_NORMAL,   // bell-shaped
+    QNI_FILL_POWERS,   // powers of two: sums are exact, and must be met exactly
+    QNI_FILL_EQUAL,    // one value
+    QNI_FILL_LARGE,    // the largest values of 8 bits and f16; with others, sums near f32's largest
+    QNI_FILL_TINY,     // a is subnormal
+    QNI_FILL_NAN,      // one NaN in a row of a, if a has several rows; one NaN in a column of b
+    QNI_FILL_INFINITE, // the same with infinity in a and its opposite in b
     /** Every other K-block has one largest value; all other values are zeros, with the smallest
      *  scale. */
     QNI_FILL_SPARSE,
@@ -44,9 +45,17 @@ typedef enum qni_gemm_scales {
     QNI_SCALES_NONE,
 } qni_gemm_scales;
 
+/** How the scales of an operand are stored. */
+typedef enum qni_gemm_exponents {
+    QNI_SCALES_OF_F32,
+    QNI_EXPONENTS, // e8m0fnu
+    QNI_WORDS,     // i32: four exponents of K-blocks each, rows contiguous; of blocks or lines
+} qni_gemm_exponents;
+
 typedef struct qni_gemm_spec {
     qn_gemm_grouping grouping;
-    int64_t groups, m, n, k; // n: the product's; by index and by ends, m follows from the groups
+    int64_t groups;  // dense: batches, 0 without
+    int64_t m, n, k; // n: the product's; by index and by ends, m follows from the groups
     qni_dtype dtype_a, dtype_b, dtype_d;
     qni_gemm_fill fill;
     qni_gemm_rows rows;
@@ -60,6 +69,8 @@ typedef struct qni_gemm_spec {
     bool has_scale_columns; // scale_a by columns, without gaps: as Hopper's copy engine takes it
     bool takes_turns; // groups of a, b and d lie side by side: first lines of all, second ones, ...
     qni_gemm_scales scales_a, scales_b;
+    qni_gemm_exponents exponents_a, exponents_b;
+    bool shares_b, shares_bias; // batches: one for all
     int32_t m_alignment;
     int64_t expected_m; // masked; 0: m
     bool has_no_answer; // the result is not compared: the case only runs
@@ -72,6 +83,17 @@ typedef struct qni_gemm_matrix {
     int64_t shape[3], strides[3];
 } qni_gemm_matrix;
 
+static inline int64_t qni_gemm_matrix_at(const qni_gemm_matrix *x, int64_t g, int64_t row,
+                                         int64_t column) {
+    return g * x->strides[0] + row * x->strides[1] + column * x->strides[2];
+}
+static inline void qni_gemm_matrix_set(qni_gemm_matrix *x, int64_t at, double value) {
+    qni_put(x->area.dtype, qni_area_host(&x->area), at, value);
+}
+static inline double qni_gemm_matrix_get(const qni_gemm_matrix *x, int64_t at) {
+    return qni_get(x->area.dtype, qni_area_host(&x->area), at);
+}
+
 typedef struct qni_gemm_case {
     qni_gemm_spec spec;
     char text[192];
@@ -81,6 +103,12 @@ typedef struct qni_gemm_case {
     qni_gemm_problem problem; // on the device
     qn_stream *stream;
 } qni_gemm_case;
+
+/** Returns how many rows a and d have with groups by index or by ends: the groups, padded to the
+ *  alignment, then a tile that is nobody's. */
+int64_t qni_gemm_case_rows(const qni_gemm_spec *spec);
+/** Fills the matrices, in host memory, and the layout (gemm_fill_case.c). */
+void qni_gemm_case_fill(qni_gemm_case *c, uint64_t seed);
 
 /** Makes the case on the stream's device; Call qni_gemm_case_destroy even if this fails. */
 qn_status qni_gemm_case_create(qni_gemm_case *c, qn_stream *stream, const qni_gemm_spec *spec,

@@ -12,6 +12,8 @@
 #define F32 QNI_F32
 #define F16 QNI_F16
 #define E5M2 QNI_E5M2
+#define E5Z QNI_E5M2FNUZ
+#define I8 QNI_I8
 #define GIVEN .has_given_scale = true
 #define DENSE(M, N, K, A, B, D, ...)                                                               \
     {.m = M, .n = N, .k = K, .dtype_a = A, .dtype_b = B, .dtype_d = D, __VA_ARGS__}
@@ -25,6 +27,11 @@
 #define TT .a_transposed = true
 #define TN TT, NN
 #define TURNS .takes_turns = true
+// Batches, and one b for all of them.
+#define BATCHES(COUNT) .groups = COUNT
+#define SHARED(COUNT) .groups = COUNT, .shares_b = true
+#define WORDS(A, B) SCALES(A, B), .exponents_a = QNI_WORDS, .exponents_b = QNI_WORDS
+#define EXPONENTS(A, B) SCALES(A, B), .exponents_a = QNI_EXPONENTS, .exponents_b = QNI_EXPONENTS
 #define SCALES(A, B) .scales_a = QNI_SCALES_##A, .scales_b = QNI_SCALES_##B
 #define GROUPED(FORM, GROUPS, M, N, K, A, B, ...)                                                  \
     GROUPED_D(FORM, GROUPS, M, N, K, A, B, BF, __VA_ARGS__)
@@ -55,9 +62,19 @@ static const qni_gemm_spec quick_specs[] = {
     DENSE(33, 140, 260, FN, FN, F32, SCALES(ONE, ONE)),
     DENSE(33, 140, 260, FN, FN, BF, SCALES(ROWS, ROWS), BIAS),
     DENSE(33, 140, 260, FN, FNUZ, F32, SCALES(BLOCKS, LINES)),
+    DENSE(33, 66, 130, F16, F16, F16),
+    DENSE(33, 66, 130, F32, F32, F32),
+    DENSE(17, 66, 130, BF, I8, BF, SCALES(NONE, ROWS)),
+    DENSE(17, 66, 130, F16, FN, F32, .is_packed = true),
     GROUPED(INDEX, 3, 0, 40, 136, FN, FN),
     GROUPED(ENDS, 3, 0, 40, 136, FN, FN, .zero_padding = true),
     GROUPED(MASKED, 4, 9, 40, 136, FN, FN),
+    DENSE(68, 272, 144, FN, FN, BF, SILU, BIAS),
+    GROUPED(ENDS, 3, 0, 138, 136, BF, BF, SILU, BIAS, .zero_padding = true),
+    GROUPED_D(MASKED, 4, 70, 256, 144, FN, FN, FN, SILU),
+    DENSE(9, 40, 136, FN, FN, BF, BATCHES(3), .is_packed = true),
+    DENSE(9, 40, 136, BF, BF, F32, BATCHES(3), .adds_c = true),
+    DENSE(9, 140, 700, FN, FN, F32, WORDS(LINES, LINES)),
 };
 
 static const qni_gemm_spec full_specs[] = {
@@ -87,6 +104,21 @@ static const qni_gemm_spec full_specs[] = {
     GROUPED(ENDS, 3, 0, 140, 136, FN, FNUZ, SCALES(ROWS, GROUPS), .m_alignment = 16), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(ROWS, ROWS), .is_strided = true),
     GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(GROUPS, GROUPS)), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(BLOCKS, LINES)), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(ONE, ONE)), GROUPED(MASKED, 4, 9, 140, 136, FN, FN, SCALES(NONE, NONE)),
     GROUPED(MASKED, 67, 3, 6, 140, FN, FN, SCALES(GROUPS, ROWS), .rows = QNI_ROWS_FEW), GROUPED_D(MASKED, 4, 9, 264, 20, FN, FN, FN, SILU, SCALES(ROWS, ROWS)),
+    // Exponents: bytes of each form, words, and either beside f32 or none; 2^-127, which is
+    // subnormal; NaN.
+    DENSE(34, 140, 260, FN, FN, F32, EXPONENTS(BLOCKS, BLOCKS)), DENSE(34, 140, 260, FNUZ, FN, F32, EXPONENTS(ROWS, LINES), .is_strided = true), DENSE(34, 140, 260, FN, FN, BF, EXPONENTS(ONE, ROWS), BIAS),
+    DENSE(34, 140, 1160, FN, FN, BF, WORDS(BLOCKS, BLOCKS), .is_strided = true), DENSE(34, 140, 260, FN, FN, F32, WORDS(LINES, LINES), .fill = QNI_FILL_POWERS), DENSE(3, 140, 700, FN, FN, F32, SCALES(LINES, BLOCKS), .exponents_a = QNI_WORDS, .is_packed = true),
+    DENSE(34, 140, 260, FN, FN, F32, SCALES(LINES, ROWS), .exponents_b = QNI_EXPONENTS), DENSE(17, 66, 130, BF, FN, BF, SCALES(NONE, LINES), .exponents_b = QNI_WORDS), DENSE(17, 66, 520, F16, FN, F16, EXPONENTS(ONE, LINES)), DENSE(17, 66, 520, F32, I8, F32, WORDS(LINES, LINES)),
+    DENSE(33, 66, 130, FN, FN, F32, EXPONENTS(BLOCKS, BLOCKS), .fill = QNI_FILL_LARGE), DENSE(33, 66, 520, FN, FN, F32, WORDS(LINES, LINES), .fill = QNI_FILL_LARGE), DENSE(33, 66, 130, FN, FN, F32, EXPONENTS(ROWS, ROWS), .fill = QNI_FILL_NAN), DENSE(33, 66, 520, FN, FN, BF, WORDS(LINES, LINES), .fill = QNI_FILL_NAN),
+    DENSE(33, 66, 0, FN, FN, F32, EXPONENTS(ROWS, ROWS), BIAS), DENSE(3, 20, 4364, FN, FN, F32, WORDS(LINES, LINES)), GROUPED(INDEX, 3, 0, 140, 136, FN, FN, WORDS(LINES, LINES)), GROUPED(ENDS, 3, 0, 140, 136, FN, FN, EXPONENTS(ROWS, GROUPS), .m_alignment = 16),
+    GROUPED(MASKED, 4, 9, 140, 700, FN, FN, WORDS(LINES, BLOCKS)), GROUPED_D(MASKED, 4, 9, 264, 20, FN, FN, FN, SILU, WORDS(LINES, LINES)),
+    // Batches: with a b of their own; with one b, whose rows are those of one matrix or not; of one
+    // row.
+    DENSE(40, 130, 260, FNUZ, FNUZ, BF, BATCHES(3), .is_packed = true), DENSE(70, 72, 144, FN, FN, BF, SHARED(3), .is_packed = true, TURNS), DENSE(130, 140, 412, FNUZ, FNUZ, F32, BATCHES(2), .is_packed = true), DENSE(9, 40, 136, FN, FN, BF, BATCHES(1), .is_packed = true),
+    DENSE(140, 136, 272, FN, FN, BF, BATCHES(3)), DENSE(140, 136, 136, BF, BF, F32, BATCHES(3), TURNS), DENSE(200, 264, 72, BF, BF, BF, BATCHES(3)), DENSE(5, 72, 72, BF, BF, BF, BATCHES(3), TURNS, NN, .fill = QNI_FILL_NAN), DENSE(3, 6, 140, FN, FN, BF, BATCHES(67)),
+    DENSE(20, 136, 72, BF, BF, BF, SHARED(3)), DENSE(20, 72, 144, FN, FN, BF, SHARED(3), .is_strided = true), DENSE(20, 1, 72, BF, BF, BF, SHARED(3), TURNS), DENSE(1, 75, 150, BF, I8, BF, SHARED(5), SCALES(NONE, ROWS), .is_strided = true), DENSE(1, 75, 150, F16, F16, F16, BATCHES(5), TT),
+    DENSE(1, 140, 700, FN, FN, FN, SHARED(3), WORDS(LINES, LINES), BIAS, .shares_bias = true), DENSE(20, 75, 40, BF, BF, BF, SHARED(3), .c_is_d = true), DENSE(36, 75, 150, FN, FN, BF, BATCHES(3), .c_is_d = true, .is_strided = true), DENSE(40, 130, 260, FNUZ, FNUZ, F16, BATCHES(2), .adds_c = true, .is_packed = true),
+    DENSE(9, 264, 20, FN, FN, FN, BATCHES(3), SILU, BIAS, .is_packed = true), DENSE(33, 140, 20, BF, BF, FN, BATCHES(2), BIAS, .shares_bias = true, GIVEN), DENSE(9, 75, 20, F32, F32, F32, BATCHES(3), GELU), DENSE(9, 140, 260, FN, FN, F32, BATCHES(3), SCALES(ROWS, ROWS)), DENSE(9, 75, 0, BF, BF, F32, BATCHES(3), BIAS, .adds_c = true),
     // Encodings.
     DENSE(34, 70, 140, FNUZ, FNUZ, BF), DENSE(34, 70, 140, FN, FNUZ, BF),
     DENSE(34, 70, 140, FNUZ, FN, F32), DENSE(34, 70, 140, FNUZ, FNUZ, BF, .is_packed = true),
@@ -158,6 +190,24 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(1, 129, 300, BF, BF, BF), DENSE(65, 130, 257, BF, BF, F32), DENSE(130, 260, 130, BF, BF, BF, .adds_c = true),
     DENSE(37, 75, 150, BF, BF, BF, .b_transposed = true), DENSE(37, 75, 150, BF, BF, BF, .a_transposed = true),
     DENSE(37, 75, 150, BF, BF, F32, .a_transposed = true, .b_transposed = true, .is_strided = true),
+    // f16, f32, i8 and mixes; try_types has each type beside each other one.
+    DENSE(1, 129, 300, F16, F16, F32), DENSE(65, 130, 257, F16, F16, BF, .adds_c = true), DENSE(1, 129, 300, F32, F32, F32), DENSE(65, 130, 257, F32, F32, BF, .adds_c = true),
+    DENSE(37, 75, 150, F16, F16, F16, NN, .is_strided = true), DENSE(37, 75, 150, F32, F32, F32, TT), DENSE(37, 75, 150, F32, F32, F32, TN, .is_strided = true), DENSE(37, 75, 150, I8, I8, F32, NN),
+    DENSE(1, 1, 1, F32, F32, F32), DENSE(1, 1, 1, F16, BF, F32), DENSE(5, 7, 31, F32, I8, F32), DENSE(64, 64, 32, F32, F32, F32), DENSE(65, 63, 33, F32, F16, BF), DENSE(128, 64, 64, F16, F16, F16),
+    DENSE(34, 140, 260, F16, F16, F16, SCALES(ROWS, ROWS)), DENSE(34, 140, 260, F32, F32, F32, SCALES(LINES, LINES)), DENSE(34, 140, 260, I8, I8, BF, SCALES(ROWS, ROWS)), DENSE(34, 140, 260, F16, I8, F16, SCALES(NONE, ROWS), BIAS),
+    DENSE(34, 140, 260, I8, FN, F32, SCALES(ONE, BLOCKS)), DENSE(34, 140, 260, F32, E5M2, F32, SCALES(NONE, LINES)), DENSE(34, 140, 260, BF, FN, BF, SCALES(ONE, BLOCKS)), DENSE(34, 140, 260, BF, FNUZ, F32, SCALES(LINES, BLOCKS)),
+    DENSE(33, 66, 400, F16, F16, F32, .fill = QNI_FILL_POWERS, .adds_c = true), DENSE(33, 66, 400, F32, F32, F32, .fill = QNI_FILL_POWERS, .adds_c = true), DENSE(33, 66, 400, I8, I8, F32, .fill = QNI_FILL_POWERS), DENSE(33, 66, 400, F32, BF, F32, .fill = QNI_FILL_POWERS), DENSE(33, 66, 400, F16, BF, F32, .fill = QNI_FILL_POWERS),
+    DENSE(33, 66, 130, F16, F16, F32, .fill = QNI_FILL_TINY), DENSE(33, 66, 130, F32, F32, F32, .fill = QNI_FILL_TINY), DENSE(33, 66, 130, F16, F32, F32, .fill = QNI_FILL_TINY), DENSE(33, 66, 130, F16, BF, F32, .fill = QNI_FILL_TINY), DENSE(33, 66, 130, E5Z, F16, F32, .fill = QNI_FILL_TINY),
+    DENSE(33, 66, 130, F16, F16, F32, .fill = QNI_FILL_LARGE), DENSE(33, 66, 130, F32, F32, F32, .fill = QNI_FILL_LARGE), DENSE(33, 66, 130, I8, I8, F32, .fill = QNI_FILL_LARGE), DENSE(33, 66, 130, F16, E5M2, F16, .fill = QNI_FILL_LARGE),
+    DENSE(33, 66, 130, F16, F16, F32, .fill = QNI_FILL_ANY), DENSE(33, 66, 130, F32, F32, F32, .fill = QNI_FILL_ANY), DENSE(33, 66, 130, F32, BF, F32, .fill = QNI_FILL_ANY), DENSE(33, 66, 130, I8, E5M2, F32, .fill = QNI_FILL_ANY), DENSE(33, 66, 130, E5Z, F16, F32, .fill = QNI_FILL_ANY),
+    DENSE(33, 66, 130, F16, F16, F16, .fill = QNI_FILL_NAN), DENSE(33, 66, 130, F32, F32, F32, .fill = QNI_FILL_NAN), DENSE(33, 66, 130, F32, I8, BF, .fill = QNI_FILL_NAN), DENSE(33, 66, 130, E5M2, F16, F32, .fill = QNI_FILL_NAN), DENSE(33, 66, 130, E5Z, E5M2, F32, .fill = QNI_FILL_NAN),
+    DENSE(33, 66, 130, F16, F16, F16, .fill = QNI_FILL_INFINITE), DENSE(33, 66, 130, F32, F32, F32, .fill = QNI_FILL_INFINITE), DENSE(33, 66, 130, F32, F16, BF, .fill = QNI_FILL_INFINITE), DENSE(33, 66, 130, BF, F32, F32, .fill = QNI_FILL_INFINITE),
+    DENSE(33, 66, 130, BF, BF, F32, .fill = QNI_FILL_INFINITE), DENSE(33, 66, 130, E5M2, E5M2, F32, SCALES(NONE, NONE), .fill = QNI_FILL_INFINITE), DENSE(33, 66, 130, I8, F32, F32, .fill = QNI_FILL_INFINITE),
+    DENSE(36, 70, 20, F16, F16, F16, GELU, GATE(3)), DENSE(36, 70, 20, F32, F32, F32, SILU, BIAS, .has_f32_vectors = true), DENSE(36, 270, 20, F16, I8, FN, SILU), DENSE(33, 140, 140, F32, FN, FN, BIAS, GIVEN), DENSE(36, 75, 0, F16, F32, F32, GELU, GATE(4)),
+    DENSE(5, 70, 260, F16, FN, F16, .is_packed = true), DENSE(1, 70, 260, BF, FN, BF, .is_packed = true), DENSE(1, 70, 260, F32, FNUZ, F32, .is_packed = true), DENSE(70, 140, 260, I8, FN, F32, .is_packed = true), DENSE(3, 70, 260, BF, FNUZ, F32, SCALES(ROWS, BLOCKS), .is_packed = true), DENSE(33, 66, 516, BF, FN, BF, .fill = QNI_FILL_NAN, .is_packed = true), DENSE(2, 66, 516, F32, FN, F32, .fill = QNI_FILL_ANY, .is_packed = true),
+    DENSE(2, 1100, 70, F16, F16, F16), DENSE(3, 20, 4364, F32, F32, F32), DENSE(3, 20, 4364, F16, I8, F32), DENSE(1100, 6, 70, F32, F16, F32),
+    GROUPED_D(INDEX, 4, 0, 40, 136, F16, F16, F16), GROUPED_D(INDEX, 4, 0, 40, 136, BF, I8, BF, SCALES(NONE, ROWS)), GROUPED_D(ENDS, 4, 0, 40, 136, F32, F32, BF, .zero_padding = true, .m_alignment = 16), GROUPED_D(MASKED, 4, 9, 40, 136, F16, FN, F16, .is_packed = true),
+    GROUPED_D(MASKED, 4, 9, 40, 136, F32, BF, BF, .is_strided = true), GROUPED_D(MASKED, 4, 9, 264, 20, F16, F16, FN, SILU, BIAS), GROUPED_D(MASKED, 67, 3, 6, 140, I8, I8, BF, SCALES(GROUPS, ROWS), .rows = QNI_ROWS_FEW),
     // Groups.
     GROUPED(INDEX, 7, 0, 72, 144, FN, FN), GROUPED(INDEX, 7, 0, 72, 144, FN, FN, .is_packed = true),
     GROUPED(INDEX, 4, 0, 72, 144, FN, FN, .rows = QNI_ROWS_NONE), GROUPED(INDEX, 1, 0, 72, 144, FNUZ, FN),
@@ -207,6 +257,17 @@ static const qni_gemm_spec full_specs[] = {
     GROUPED(MASKED, 5, 144, 136, 136, BF, BF, TURNS, TN), GROUPED(MASKED, 5, 140, 72, 72, BF, BF, TURNS, .fill = QNI_FILL_NAN), GROUPED(MASKED, 5, 140, 72, 72, BF, BF, TURNS, NN, .fill = QNI_FILL_NAN, .rows = QNI_ROWS_FULL),
     GROUPED(MASKED, 67, 4, 8, 144, BF, BF, TURNS, .rows = QNI_ROWS_FEW), GROUPED(INDEX, 7, 0, 136, 136, BF, BF, TURNS),
     GROUPED(MASKED, 5, 140, 136, 272, FN, FN, TURNS), GROUPED(MASKED, 3, 330, 72, 512, FN, FN, TURNS, .has_scale_columns = true, .rows = QNI_ROWS_FULL), GROUPED(ENDS, 7, 0, 136, 272, FN, FN, TURNS, .m_alignment = 16),
+    // SiLU-and-multiply there: boxes of each width, and parts of tiles; by lanes, d of f32 or of
+    // odd rows, with gate and c; codes of two tiles side by side.
+    DENSE(300, 400, 72, BF, BF, BF, SILU), DENSE(268, 528, 144, FN, FN, BF, SILU, BIAS), DENSE(1, 264, 520, BF, BF, F16, SILU, BIAS, .has_f32_vectors = true),
+    DENSE(200, 272, 512, FN, FN, F16, SILU, .has_scale_columns = true), DENSE(68, 200, 136, BF, BF, F32, SILU, BIAS, GATE(2)), DENSE(72, 138, 144, FN, FN, BF, SILU, BIAS, .c_is_d = true),
+    DENSE(68, 144, 136, BF, BF, BF, SILU, BIAS, .fill = QNI_FILL_NAN), DENSE(68, 144, 144, FN, FN, F32, SILU, .fill = QNI_FILL_NAN), DENSE(4, 1040, 144, FN, FN, BF, SILU, GATE(2)),
+    DENSE(300, 512, 144, FN, FN, FN, SILU, BIAS), DENSE(68, 256, 512, FN, FN, FN, SILU, .has_scale_columns = true, .fill = QNI_FILL_NAN), DENSE(1, 768, 144, FN, FN, FN, SILU, BIAS, GIVEN),
+    GROUPED(INDEX, 7, 0, 272, 144, FN, FN, SILU, BIAS), GROUPED(INDEX, 7, 0, 400, 136, BF, BF, SILU), GROUPED_D(ENDS, 7, 0, 272, 144, FN, FN, F16, SILU, BIAS, .m_alignment = 16, .zero_padding = true),
+    GROUPED(ENDS, 7, 0, 138, 136, BF, BF, SILU, BIAS, .m_alignment = 16, .zero_padding = true), GROUPED(MASKED, 5, 140, 528, 512, FN, FN, SILU, .has_scale_columns = true), GROUPED_D(MASKED, 5, 140, 272, 136, BF, BF, F16, SILU, BIAS),
+    GROUPED(MASKED, 67, 4, 16, 144, FN, FN, SILU, BIAS, .rows = QNI_ROWS_FEW), GROUPED(MASKED, 3, 200, 144, 136, BF, BF, SILU, .fill = QNI_FILL_NAN, .rows = QNI_ROWS_FULL),
+    GROUPED_D(INDEX, 7, 0, 512, 144, FN, FN, FN, SILU, BIAS), GROUPED_D(ENDS, 7, 0, 256, 512, FN, FN, FN, SILU, .m_alignment = 16, .zero_padding = true, .has_scale_columns = true),
+    GROUPED_D(MASKED, 5, 140, 512, 144, FN, FN, FN, SILU, BIAS), GROUPED_D(MASKED, 5, 140, 256, 144, FN, FN, FN, SILU, GIVEN),
     // Places far along each dimension: the ninth block of n, rows past 1024, more than 32 K-blocks,
     // more groups than lanes.
     DENSE(2, 1100, 140, FN, FN, BF), DENSE(2, 1100, 140, FN, FN, BF, .is_packed = true, .adds_c = true),
@@ -256,6 +317,26 @@ static qn_status try_spec(qni_trial_run *run, const qni_gemm_spec *spec) {
     return st;
 }
 
+/** Tries each type of a beside each of b. */
+static qn_status try_types(qni_trial_run *run) {
+    static const qni_dtype types[] = {F32, F16, BF, FN, FNUZ, E5M2, E5Z, I8},
+                           results[] = {F32, BF, F16};
+    constexpr int count = sizeof types / sizeof *types;
+    qn_status st = QN_OK;
+    for (int i = 0; i < count * count && st == QN_OK; i++)
+        st = try_spec(run, &(qni_gemm_spec){.m = 18 + i % 3,
+                                            .n = 66,
+                                            .k = 136 + i % 2,
+                                            .dtype_a = types[i / count],
+                                            .dtype_b = types[i % count],
+                                            .dtype_d = results[i % 3],
+                                            .scales_a = QNI_SCALES_NONE,
+                                            .scales_b = i % 5 ? QNI_SCALES_ROWS : QNI_SCALES_NONE,
+                                            .a_transposed = i % 7 == 3,
+                                            .b_transposed = i % 4 == 1});
+    return st;
+}
+
 static qn_status try_gemm(qni_trial_run *run) {
     qn_status st = QN_OK;
     for (size_t i = 0; i < sizeof quick_specs / sizeof *quick_specs && st == QN_OK; i++)
@@ -264,6 +345,8 @@ static qn_status try_gemm(qni_trial_run *run) {
         st = qni_gemm_try_batches(run);
     if (qni_trial_is_quick(run))
         return st;
+    if (st == QN_OK)
+        st = try_types(run);
     for (size_t i = 0; i < sizeof full_specs / sizeof *full_specs && st == QN_OK; i++)
         st = try_spec(run, &full_specs[i]);
     return st;

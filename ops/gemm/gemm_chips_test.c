@@ -36,14 +36,26 @@ static void problems_agree(void **) {
 
 static void levels_agree(void **) {
     static const qni_gemm_spec specs[] = {PACKED(130, 140, 412, BF), PLAIN(70, 66, 200, QNI_E4M3FN),
-                                          PLAIN(70, 66, 200, BF)};
+                                          PLAIN(70, 66, 200, BF), PLAIN(70, 66, 200, QNI_F16),
+                                          PLAIN(70, 66, 200, QNI_F32)};
     run_levels(specs, sizeof specs / sizeof *specs);
 }
 
 /** Runs the kernels that convert FP8 to bf16 on the way to LDS. */
 static void fp8_through_bf16_agrees(void **) {
     static const qni_gemm_spec fp8 = PLAIN(40, 66, 130, QNI_E4M3FN);
-    run_levels(&fp8, 1);
+    qni_gemm_case c;
+    int ran = 0;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &fp8, 4), QN_OK);
+    for (int i = 0; i < qni_op_gemm.num_variants; i++) {
+        const qni_variant *variant = &qni_op_gemm.variants[i];
+        if (variant->is_cpu || !qni_variant_fits(variant, device, &c.problem, nullptr))
+            continue;
+        run_kernel_levels(variant, &c, 1);
+        ran++;
+    }
+    assert_in_range(ran, 2, MAX_KERNELS); // gemm.any, gemm.any_mixed
+    qni_gemm_case_destroy(&c);
 }
 
 int main(void) {

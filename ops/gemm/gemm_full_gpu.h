@@ -28,14 +28,16 @@ QD_INLINE void qk_gemm_store_columns(const qk_gemm_args *g, const qk_gemm_tile *
 #define QK_GEMM_PARAMETER const qk_gemm_full_args f
 #define QK_GEMM_OPEN const qk_gemm_args g = f.g;
 
-/** Returns the arguments, read anew as kernels with long loops do not keep them, with the bias of
- *  the tile's group. */
+/** Returns the arguments, read anew as kernels with long loops do not keep them, with the bias and
+ *  the c of the tile's group. */
 QD_INLINE qk_gemm_full_args qk_gemm_reread(const qk_gemm_full_args *f, const qk_gemm_tile *tile) {
     qk_gemm_full_args anew = *(const qk_gemm_full_args *)qd_reread(f);
-    const int64_t at =
-        qd_uniform(tile->group) * anew.bias_group * (anew.g.type_bias == QK_F32 ? 4 : 2);
+    const uint32_t group = qd_uniform(tile->group);
     if (anew.g.bias)
-        anew.g.bias = (const char *)anew.g.bias + at;
+        anew.g.bias = (const char *)anew.g.bias +
+                      group * anew.bias_group * (anew.g.type_bias == QK_F32 ? 4 : 2);
+    if (anew.g.c)
+        anew.g.c = qd_at(anew.g.type_d, anew.g.c, group * anew.c_group);
     return anew;
 }
 

@@ -21,13 +21,21 @@ QD_INLINE uint32_t qk_gemm_clip(int32_t count, uint32_t m) {
     return count < 0 ? 0 : qd_min((uint32_t)count, m);
 }
 
+/** Returns how many rows of a group's slab are real. */
+QD_INLINE uint32_t qk_gemm_slab_rows(const qk_gemm_args *g, uint32_t group) {
+    int32_t count = (int32_t)g->m; // clipped, too: with a branch around that ptxas spills
+    if (g->layout)
+        count = g->layout[group];
+    return qk_gemm_clip(count, g->m);
+}
+
 /** Returns where a group's rows begin and end, and the rows to which its tiles extend. Groups from
  *  g->groups on are empty. In the masked form each group has a slab of its own. */
 QD_INLINE qk_gemm_tile qk_gemm_group_rows(const qk_gemm_args *g, bool is_masked, uint32_t group) {
     if (group >= g->groups)
         return (qk_gemm_tile){};
     if (is_masked) {
-        const uint32_t count = qk_gemm_clip(g->layout[group], g->m);
+        const uint32_t count = qk_gemm_slab_rows(g, group);
         return (qk_gemm_tile){group, 0, count, count};
     }
     const uint32_t before = group ? qk_gemm_clip(g->layout[group - 1], g->m) : 0;
@@ -74,7 +82,7 @@ QD_INLINE bool qk_gemm_find_tile(const qk_gemm_args *g, uint32_t index, uint32_t
     case QK_GROUPED_MASKED:
         tile->group = index / g->tiles_m;
         tile->row = index % g->tiles_m * rows;
-        tile->end = qk_gemm_clip(g->layout[tile->group], g->m);
+        tile->end = qk_gemm_slab_rows(g, tile->group);
         return tile->row < tile->end;
     default:
         return true;

@@ -6,6 +6,7 @@ static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN =
               QNI_E4M3FNUZ == (int)QK_E4M3FNUZ);
 static_assert(QN_GEMM_GELU_TANH == (int)QK_GELU_TANH &&
               QN_GEMM_SILU_AND_MUL == (int)QK_SILU_AND_MUL);
+static_assert(QNI_I8 == (int)QK_I8 && QNI_I32 == (int)QK_I32 && QNI_E8M0FNU == (int)QK_E8M0FNU);
 static_assert(QNI_F16 == (int)QK_F16 && QNI_E5M2FNUZ - QNI_E4M3FN == QNI_FP8_E5M2FNUZ);
 
 enum { MAX_THREADS = 512 }; // of any kernel here
@@ -51,7 +52,7 @@ qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64
         .a_group = is_masked ? p->a_group : 0,
         .a_row = p->a_row,
         .a_k = p->a_k,
-        .b_group = p->is_packed ? p->packed_n * p->packed_k : p->b_group,
+        .b_group = p->b_group,
         .b_n = p->b_n,
         .b_k = p->b_k,
         .scale_a_group = is_masked ? p->scale_a_group : 0,
@@ -105,6 +106,7 @@ static qk_gemm_full_args full_args(const qni_config *config, const qni_gemm_prob
         .g = qni_gemm_kernel_args(p, config->rows, columns),
         .scaling = qni_gemm_scaling(p),
         .bias_group = p->bias_group,
+        .c_group = p->c_group,
     };
 }
 
@@ -128,13 +130,23 @@ qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const vo
 
 qn_status qni_gemm_any_mixed(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_gemm_problem *p = problem;
+    const uint32_t flags = variant->config.flags;
     const qk_gemm_mixed_args args = {.f = full_args(&variant->config, p),
                                      .scale_b_kb = p->scale_b_kb,
-                                     .scale_b_columns = (uint32_t)p->scale_b_columns};
+                                     .scale_b_columns = (uint32_t)p->scale_b_columns,
+                                     .type_scale_a = (uint8_t)p->dtype_scale_a,
+                                     .type_scale_b = (uint8_t)p->dtype_scale_b,
+                                     .how = flags & QNI_GEMM_BY_PARTS ? QK_BY_PARTS
+                                            : flags & QNI_GEMM_BY_F16 ? QK_BY_F16
+                                                                      : QK_BY_BF16};
     return launch_tiles(variant, stream, p, 0, &args, sizeof args);
 }
 
-bool qni_gemm_fail_scales(qni_reason *why) {
+bool qni_gemm_fail_scales(const qni_gemm_problem *p, qni_reason *why) {
+    if (p->scale_a && p->dtype_scale_a != QNI_F32)
+        return qni_no(why, "scale_a is %s, takes f32", qni_dtype_name(p->dtype_scale_a));
+    if (p->scale_b && p->dtype_scale_b != QNI_F32)
+        return qni_no(why, "scale_b is %s, takes f32", qni_dtype_name(p->dtype_scale_b));
     return qni_no(why, "takes scales of 1 x 128 of a and 128 x 128 of b");
 }
 
@@ -173,17 +185,51 @@ double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *, const void 
     return 4.5 * (double)qni_pieces(qni_gemm_likely_rows(problem), 64);
 }
 
-// ---- gemm.any, gemm.any_fp8: run-time bounds, any shape
+// ---- gemm.any…: run-time bounds, any shape
+
+static bool fail_types(const qni_gemm_problem *p, const char *takes, qni_reason *why) {
+    return qni_no(why, "a is %s, b %s; takes %s", qni_dtype_name(p->dtype_a),
+                  qni_dtype_name(p->dtype_b), takes);
+}
 
 bool qni_gemm_any_supports(const qni_variant *variant, const qn_device *, const void *problem,
                            qni_reason *why) {
-    if (!qni_gemm_has_no_scales(problem) && !qni_gemm_has_block_scales(problem))
-        return qni_gemm_fail_scales(why);
+    const qni_gemm_problem *p = problem;
+    if (!qni_gemm_is_usual(p->dtype_a) || !qni_gemm_is_usual(p->dtype_b))
+        return fail_types(p, "bf16, e4m3fn, e4m3fnuz", why);
+    if (!qni_gemm_has_no_scales(p) && !qni_gemm_has_block_scales(p))
+        return qni_gemm_fail_scales(p, why);
     return qni_gemm_fits_grid(variant, problem, why);
+}
+
+/** Returns whether the dtype is `wide` or one of 8 bits, which f16 and bf16 hold. */
+static bool is_exact_in(qni_dtype dtype, qni_dtype wide) {
+    return dtype == wide || dtype == QNI_I8 || qni_is_fp8(dtype);
+}
+static bool are_exact_in(const qni_gemm_problem *p, qni_dtype wide) {
+    return is_exact_in(p->dtype_a, wide) && is_exact_in(p->dtype_b, wide);
 }
 
 bool qni_gemm_any_mixed_supports(const qni_variant *variant, const qn_device *, const void *problem,
                                  qni_reason *why) {
+    if (!are_exact_in(problem, QNI_BF16))
+        return fail_types(problem, "bf16, FP8, i8", why);
+    return qni_gemm_fits_grid(variant, problem, why);
+}
+
+/** What is exact in bf16 as well is for gemm.any_mixed. */
+bool qni_gemm_any_f16_supports(const qni_variant *variant, const qn_device *, const void *problem,
+                               qni_reason *why) {
+    if (!are_exact_in(problem, QNI_F16) || are_exact_in(problem, QNI_BF16))
+        return fail_types(problem, "f16, beside it FP8, i8", why);
+    return qni_gemm_fits_grid(variant, problem, why);
+}
+
+bool qni_gemm_any_f32_supports(const qni_variant *variant, const qn_device *device,
+                               const void *problem, qni_reason *why) {
+    const bool has_f16 = qni_has(device, QNI_F(TILE_F16));
+    if (are_exact_in(problem, QNI_BF16) || (has_f16 && are_exact_in(problem, QNI_F16)))
+        return fail_types(problem, has_f16 ? "f32, f16 beside bf16" : "f32, f16", why);
     return qni_gemm_fits_grid(variant, problem, why);
 }
 
@@ -194,13 +240,11 @@ bool qni_gemm_any_fp8_supports(const qni_variant *variant, const qn_device *devi
                                const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
     const bool is_fnuz = qni_has(device, QNI_F(MFMA_FP8_FNUZ));
-    if (!qni_is_fp8(p->dtype_a) || (!is_fnuz && p->dtype_a != QNI_E4M3FN))
-        return qni_no(why, "a is %s, takes e4m3fn%s", qni_dtype_name(p->dtype_a),
-                      is_fnuz ? ", e4m3fnuz" : "");
-    if (!is_fnuz && p->dtype_b != QNI_E4M3FN)
-        return qni_no(why, "b is %s, takes e4m3fn", qni_dtype_name(p->dtype_b));
+    const bool are_e4m3 = qni_gemm_is_e4m3(p->dtype_a) && qni_gemm_is_e4m3(p->dtype_b);
+    if (!are_e4m3 || (!is_fnuz && (p->dtype_a != QNI_E4M3FN || p->dtype_b != QNI_E4M3FN)))
+        return fail_types(p, is_fnuz ? "e4m3fn, e4m3fnuz" : "e4m3fn", why);
     if (!qni_gemm_has_block_scales(p))
-        return qni_gemm_fail_scales(why);
+        return qni_gemm_fail_scales(p, why);
     return qni_gemm_fits_grid(variant, p, why);
 }
 
@@ -227,7 +271,7 @@ static bool fits_packed(const qni_variant *variant, const qn_device *device,
     if (!qni_is_fp8(p->dtype_a) || !p->is_packed)
         return qni_no(why, "b is not packed (qn_gemm_pack)");
     if (!qni_gemm_has_block_scales(p))
-        return qni_gemm_fail_scales(why);
+        return qni_gemm_fail_scales(p, why);
     if (qni_gemm_together(p) > variant->config.columns)
         return qni_no(why, "scale_d's groups are of %ld columns of the product, the tile has %u",
                       (long)qni_gemm_together(p), variant->config.columns);

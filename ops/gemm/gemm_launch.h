@@ -12,8 +12,8 @@ int64_t qni_gemm_count_tiles(const qni_gemm_problem *p, int64_t rows, int64_t co
 /** Returns whether 32 bits can count the problem's rows, columns, k and tiles. */
 bool qni_gemm_fits_grid(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why);
 qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64_t columns);
-/** Writes why a problem is not for a kernel that takes block scales alone. Returns false. */
-bool qni_gemm_fail_scales(qni_reason *why);
+/** Writes why a problem is not for a kernel that takes block scales of f32 alone. Returns false. */
+bool qni_gemm_fail_scales(const qni_gemm_problem *p, qni_reason *why);
 /** Returns how a d of FP8 is scaled. */
 qk_gemm_scaling qni_gemm_scaling(const qni_gemm_problem *p);
 /** Returns the rows that a group is likely to have. */

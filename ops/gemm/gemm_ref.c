@@ -9,15 +9,18 @@
 //
 //   d[m,j] = c[m,j] + gate[m / gate_rows,j] silu(x[m,2j]) x[m,2j+1]
 //
-// A d of FP8 holds quantize's codes of that number in f32 (rows_ref.c), by groups of 128 columns or
-// with a given scale.
+// A scale of e8m0fnu, or a byte of an i32 word, is 2^(e - 127). A d of FP8 holds quantize's codes
+// of that number in f32 (rows_ref.c), by groups of 128 columns or with a given scale.
 //
-// Bound. A kernel multiplies exactly (a product of two e4m3 or two bf16 fits f32), adds the up to
-// 128 products of a K-block, scales twice, adds the blocks, adds bias, adds c: to first order at
-// most (k + 4) roundings act on any product, each of 2^-24. The bound is twice that, which allows
-// for matrix cores that cut instead of round. An activation adds the error that its own definition
-// allows, and makes the error of its argument larger by its slope, at most 1.13 (GELU) and 1.1
-// (SiLU).
+// Bound. A kernel multiplies exactly (a product of two values of 8 or 16 bits fits f32), adds the
+// up to 128 products of a K-block, scales twice, adds the blocks, adds bias, adds c: to first order
+// at most (k + 4) roundings act on any product, each of 2^-24. The bound is twice that, which
+// allows for matrix cores that cut instead of round, and for products of f32 that are rounded. An
+// activation adds the error that its own definition allows, and makes the error of its argument
+// larger by its slope, at most 1.13 (GELU) and 1.1 (SiLU).
+// GPUs multiply f32, and f16 beside f32 or bf16, as sums of two bf16, high and low. An f32 loses
+// 2^-16 (bf16 rounds to 2^-8, and does so twice), and the product of both low parts, up to 2^-16,
+// is left out. Three products then act in place of one.
 // Hardware that flushes subnormal bf16 operands or f32 sums (vdpbf16ps, the matrix cores of gfx90a)
 // loses products with a subnormal operand whole, and up to 2^-126 at each sum.
 // Hopper's tensor cores add 32 products of FP8 codes and a sum in one instruction: they align all
@@ -30,23 +33,22 @@
 #include <math.h>
 
 static constexpr double F32_ROUNDING = 0x1p-24;
+static constexpr double PART_ROUNDING = 0x1p-16;    // of two bf16 that are one f32
 static constexpr double FP8_CUT = 33 * 0x1p-13;     // of the largest of an instruction's addends
 static constexpr double SMALLEST_NORMAL = 0x1p-126; // of f32 and of bf16
 
-/** An array whose elements are read as numbers. The values of all 256 FP8 codes are looked up
+/** An array whose elements are read as numbers. The values of all 256 codes of 8 bits are looked up
  *  once. */
 typedef struct reader {
     const void *data;
     qni_dtype dtype;
-    double fp8[256];
+    double codes[256];
 } reader;
 
 static reader reader_of(const void *data, qni_dtype dtype) {
     reader r = {.data = data, .dtype = dtype};
-    qni_fp8 kind = dtype == QNI_E4M3FN ? QNI_FP8_E4M3FN : QNI_FP8_E4M3FNUZ;
-    if (dtype == QNI_E4M3FN || dtype == QNI_E4M3FNUZ)
-        for (int code = 0; code < 256; code++)
-            r.fp8[code] = (double)qni_fp8_decode(kind, (uint8_t)code);
+    for (int i = 0; i < 256 && (qni_is_fp8(dtype) || dtype == QNI_I8); i++)
+        r.codes[i] = qni_get(dtype, &(uint8_t){(uint8_t)i}, 0);
     return r;
 }
 
@@ -59,7 +61,7 @@ static double read_at(const reader *r, int64_t i) {
     case QNI_BF16:
         return (double)__builtin_bit_cast(float, (uint32_t)((const uint16_t *)r->data)[i] << 16);
     default:
-        return r->fp8[((const uint8_t *)r->data)[i]];
+        return r->codes[((const uint8_t *)r->data)[i]];
     }
 }
 
@@ -92,7 +94,7 @@ int64_t qni_gemm_row_group(const qni_gemm_problem *p, int64_t slab, int64_t m) {
     case QN_GEMM_GROUPED_ENDS:
         return group_by_ends(p, m);
     case QN_GEMM_GROUPED_MASKED:
-        return m < p->layout[slab] ? slab : QNI_GEMM_ROW_UNTOUCHED;
+        return !p->layout || m < p->layout[slab] ? slab : QNI_GEMM_ROW_UNTOUCHED;
     }
     return QNI_GEMM_ROW_UNTOUCHED;
 }
@@ -104,20 +106,51 @@ typedef struct place {
 
 /** Returns the scales' product for a K-block. */
 static double scale_of(const qni_gemm_problem *p, place at, int64_t kb) {
-    const int64_t of_a = at.slab * p->scale_a_group + at.m * p->scale_a_row + kb * p->scale_a_kb;
-    const int64_t of_b = at.group * p->scale_b_group + at.n / p->scale_b_columns * p->scale_b_nb +
-                         kb * p->scale_b_kb;
-    return (p->scale_a ? (double)p->scale_a[of_a] : 1) *
-           (p->scale_b ? (double)p->scale_b[of_b] : 1);
+    const int64_t of_a = at.slab * p->scale_a_group + at.m * p->scale_a_row;
+    const int64_t of_b = at.group * p->scale_b_group + at.n / p->scale_b_columns * p->scale_b_nb;
+    const float a = qni_gemm_scale(p->scale_a, p->dtype_scale_a, of_a, kb, p->scale_a_kb),
+                b = qni_gemm_scale(p->scale_b, p->dtype_scale_b, of_b, kb, p->scale_b_kb);
+    return (double)a * (double)b;
 }
 
 static bool is_subnormal(double x) {
     return x != 0 && fabs(x) < SMALLEST_NORMAL;
 }
 
+uint32_t qni_gemm_losses(const qn_device *device) {
+    if (!qni_has(device, QNI_F(GPU)))
+        return 0;
+    return QNI_GEMM_SPLITS_F32 | (qni_has(device, QNI_F(WGMMA)) ? QNI_GEMM_CUTS_FP8 : 0) |
+           (qni_has(device, QNI_F(TILE_F16)) ? 0 : QNI_GEMM_SPLITS_F16);
+}
+
+/** A problem, and what is lost in it: QNI_GEMM_CUTS_FP8, QNI_GEMM_SPLITS_F32 or nothing. */
+typedef struct lossy {
+    const qni_gemm_problem *p;
+    bool cuts, splits;
+} lossy;
+
+static lossy losses_of(const qni_gemm_problem *p, uint32_t losses) {
+    const bool has_f32 = p->dtype_a == QNI_F32 || p->dtype_b == QNI_F32,
+               has_f16 = p->dtype_a == QNI_F16 || p->dtype_b == QNI_F16,
+               has_bf16 = p->dtype_a == QNI_BF16 || p->dtype_b == QNI_BF16;
+    const bool splits_f16 = has_f16 && (has_bf16 || (losses & QNI_GEMM_SPLITS_F16));
+    return (lossy){.p = p,
+                   .cuts = (losses & QNI_GEMM_CUTS_FP8) && qni_is_fp8(p->dtype_a) &&
+                           qni_is_fp8(p->dtype_b),
+                   .splits = (losses & QNI_GEMM_SPLITS_F32) && (has_f32 || splits_f16)};
+}
+
+/** Returns what of a product is lost that is made of parts. */
+static double of_parts(const lossy *l) {
+    const qni_dtype a = l->p->dtype_a, b = l->p->dtype_b;
+    const bool both_low = (a == QNI_F32 || a == QNI_F16) && (b == QNI_F32 || b == QNI_F16);
+    return l->splits ? PART_ROUNDING * ((a == QNI_F32) + (b == QNI_F32) + both_low) : 0;
+}
+
 /** Returns the error that the roundings of sums may make, for a magnitude of 1. */
-static double roundings(const qni_gemm_problem *p) {
-    return 2 * ((double)p->k + 4) * F32_ROUNDING;
+static double roundings(const lossy *l) {
+    return 2 * ((l->splits ? 3 : 1) * (double)l->p->k + 4) * F32_ROUNDING;
 }
 
 /** Sums over a K-block, or over all of them. */
@@ -153,13 +186,20 @@ static total add_up(const run *x, const run *y) {
                    .magnitude = magnitude[0] + magnitude[1] + (magnitude[2] + magnitude[3])};
 }
 
-/** Returns the products that hardware loses which takes subnormals for zeros. */
-static double flushed(const run *x, const run *y) {
+/** Returns what hardware loses that takes subnormals for zeros: products, and low parts. */
+static double flushed(const lossy *l, const run *x, const run *y) {
     double lost = (double)BLOCK * SMALLEST_NORMAL;
     for (int k = 0; k < BLOCK; k++)
         if (is_subnormal(x->at[k]) || is_subnormal(y->at[k]))
             lost += fabs(x->at[k] * y->at[k]);
+    for (int k = 0; k < BLOCK && l->splits; k++)
+        lost += (2 + fabs(x->at[k]) + fabs(y->at[k])) * SMALLEST_NORMAL;
     return lost;
+}
+
+/** Returns whether an operand, or a part of it, may be subnormal. */
+static bool may_flush(const lossy *l) {
+    return l->p->dtype_a == QNI_BF16 || l->p->dtype_b == QNI_BF16 || l->splits;
 }
 
 /** Returns what Hopper's tensor cores may cut of a K-block: of each 32 products and the sum. */
@@ -177,16 +217,17 @@ static double cut(const run *x, const run *y, int64_t count) {
     return all;
 }
 
-static total multiply_block(const qni_gemm_problem *p, bool cuts_fp8, const reader *a,
-                            const reader *b, place at, int64_t k0) {
+static total multiply_block(const lossy *l, const reader *a, const reader *b, place at,
+                            int64_t k0) {
+    const qni_gemm_problem *p = l->p;
     const int64_t count = min_i64(p->k - k0, BLOCK);
     run x, y;
     read_run(a, at.slab * p->a_group + at.m * p->a_row + k0 * p->a_k, p->a_k, count, &x);
     read_run(b, at.group * p->b_group + at.n * p->b_n + k0 * p->b_k, p->b_k, count, &y);
     total t = add_up(&x, &y);
-    if (p->dtype_a == QNI_BF16)
-        t.flushed = flushed(&x, &y);
-    if (cuts_fp8)
+    if (may_flush(l))
+        t.flushed = flushed(l, &x, &y);
+    if (l->cuts)
         t.cut = cut(&x, &y, count);
     return t;
 }
@@ -202,21 +243,23 @@ typedef struct estimate {
 } estimate;
 
 /** Returns p[m,n] of the definition above. */
-static estimate product(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at) {
+static estimate product(const lossy *l, const readers *r, place at) {
+    const qni_gemm_problem *p = l->p;
     total all = {0};
     for (int64_t k0 = 0; k0 < p->k; k0 += 128) {
         const double scale = scale_of(p, at, k0 / 128);
-        total block = multiply_block(p, cuts_fp8, &r->a, &r->b, at, k0);
+        total block = multiply_block(l, &r->a, &r->b, at, k0);
         all.sum += scale * block.sum;
         all.magnitude += fabs(scale) * block.magnitude;
         all.flushed += fabs(scale) * block.flushed;
         all.cut += fabs(scale) * block.cut;
     }
-    return (estimate){all.sum, roundings(p) * all.magnitude + all.flushed + all.cut};
+    return (estimate){all.sum,
+                      (roundings(l) + of_parts(l)) * all.magnitude + all.flushed + all.cut};
 }
 
-static estimate add(const qni_gemm_problem *p, estimate x, double y) {
-    return (estimate){x.value + y, x.error + roundings(p) * fabs(y)};
+static estimate add(const lossy *l, estimate x, double y) {
+    return (estimate){x.value + y, x.error + roundings(l) * fabs(y)};
 }
 
 static estimate activated(qn_activation function, estimate x) {
@@ -239,36 +282,38 @@ static estimate multiply_both(estimate x, estimate y) {
 }
 
 /** Returns p[m,n] + bias[n]. */
-static estimate biased(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at) {
-    const estimate sum = product(p, cuts_fp8, r, at);
-    return p->bias ? add(p, sum, read_at(&r->bias, at.group * p->bias_group + at.n)) : sum;
+static estimate biased(const lossy *l, const readers *r, place at) {
+    const estimate sum = product(l, r, at);
+    const int64_t bias = at.group * l->p->bias_group + at.n;
+    return l->p->bias ? add(l, sum, read_at(&r->bias, bias)) : sum;
 }
 
 /** Returns what is multiplied by gate, in a column of d. */
-static estimate factor(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at) {
-    at.n *= qni_gemm_ratio(p);
-    const estimate x = biased(p, cuts_fp8, r, at);
-    if (p->activation == QN_GEMM_NO_ACTIVATION)
+static estimate factor(const lossy *l, const readers *r, place at) {
+    at.n *= qni_gemm_ratio(l->p);
+    const estimate x = biased(l, r, at);
+    if (l->p->activation == QN_GEMM_NO_ACTIVATION)
         return x;
-    if (p->activation == QN_GEMM_GELU_TANH)
+    if (l->p->activation == QN_GEMM_GELU_TANH)
         return activated(QN_GELU_TANH, x);
     at.n++;
-    return multiply_both(activated(QN_SILU, x), biased(p, cuts_fp8, r, at));
+    return multiply_both(activated(QN_SILU, x), biased(l, r, at));
 }
 
 /** Returns one element of d, and *bound as qni_gemm_ref defines it. at.n is a column of d. */
-static double element(const qni_gemm_problem *p, bool cuts_fp8, const readers *r, place at,
-                      double *bound) {
-    estimate d = factor(p, cuts_fp8, r, at);
+static double element(const lossy *l, const readers *r, place at, double *bound) {
+    const qni_gemm_problem *p = l->p;
+    estimate d = factor(l, r, at);
     if (p->gate)
         d = multiply(d, read_at(&r->gate, at.m / p->gate_rows * p->gate_batch + at.n));
     if (p->c)
-        d = add(p, d, read_at(&r->c, at.m * p->c_row + at.n));
-    *bound = d.error;
+        d = add(l, d, read_at(&r->c, at.slab * p->c_group + at.m * p->c_row + at.n));
+    *bound = isinf(d.value) ? 0 : d.error;
     return d.value;
 }
 
-void qni_gemm_ref(const qni_gemm_problem *p, bool cuts_fp8, double *d, double *bound) {
+void qni_gemm_ref(const qni_gemm_problem *p, uint32_t losses, double *d, double *bound) {
+    const lossy l = losses_of(p, losses);
     const readers r = {.a = reader_of(p->a, p->dtype_a),
                        .b = reader_of(p->b, p->dtype_b),
                        .c = reader_of(p->c, p->dtype_d),
@@ -282,7 +327,7 @@ void qni_gemm_ref(const qni_gemm_problem *p, bool cuts_fp8, double *d, double *b
         for (at.n = 0; at.n < columns && at.group != QNI_GEMM_ROW_UNTOUCHED; at.n++) {
             const int64_t i = row * columns + at.n;
             double error = 0;
-            d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(p, cuts_fp8, &r, at, &error);
+            d[i] = at.group == QNI_GEMM_ROW_ZERO ? 0 : element(&l, &r, at, &error);
             if (bound)
                 bound[i] = error;
         }

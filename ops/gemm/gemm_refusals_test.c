@@ -59,11 +59,11 @@ static void backward_scale(qni_gemm_case *c) {
 static void flat_a(qni_gemm_case *c) {
     c->a.t.ndim = 1;
 }
-static void e5m2_b(qni_gemm_case *c) {
-    c->b.t.dtype = qni_dl_dtype(QNI_E5M2);
+static void u8_b(qni_gemm_case *c) {
+    c->b.t.dtype = qni_dl_dtype(QNI_U8);
 }
-static void bf16_b(qni_gemm_case *c) {
-    c->b.t.dtype = qni_dl_dtype(BF);
+static void i32_a(qni_gemm_case *c) {
+    c->a.t.dtype = qni_dl_dtype(QNI_I32);
 }
 static void i32_d(qni_gemm_case *c) {
     c->d.t.dtype = qni_dl_dtype(QNI_I32);
@@ -77,6 +77,31 @@ static void f32_c(qni_gemm_case *c) {
 }
 static void bf16_scale(qni_gemm_case *c) {
     c->scale_b.t.dtype = qni_dl_dtype(BF);
+}
+static void u8_scale(qni_gemm_case *c) {
+    c->scale_a.t.dtype = qni_dl_dtype(QNI_U8);
+}
+static void many_words(qni_gemm_case *c) {
+    c->scale_a.t.dtype = qni_dl_dtype(QNI_I32);
+}
+static void flat_words(qni_gemm_case *c) {
+    c->scale_a.t.dtype = qni_dl_dtype(QNI_I32);
+    c->scale_a.t.ndim = 1;
+}
+static void flat_d(qni_gemm_case *c) {
+    c->d.t.ndim = 1;
+}
+static void fewer_b(qni_gemm_case *c) {
+    memcpy(other_shape, (int64_t[]){2, 5, 130}, sizeof other_shape);
+    c->b.t.shape = other_shape;
+}
+static void one_b(qni_gemm_case *c) {
+    fewer_b(c);
+    other_shape[0] = 1;
+}
+static void flat_c(qni_gemm_case *c) {
+    c->c.t.ndim = 2;
+    c->args.c = &c->c.t;
 }
 static void gap_d(qni_gemm_case *c) {
     restride(&c->d, 20, 2);
@@ -288,10 +313,11 @@ static const refusal refusals[] = {
     {"backward scale", QN_E_INVALID, "gemm: scale_a is [3, 2] f32 strides [-2, 1]; needs [3, 2], ",
      backward_scale, QN_GEMM_DENSE},
     {"flat a", QN_E_INVALID, "gemm: a has 1 dimensions, needs 2", flat_a, QN_GEMM_DENSE},
-    {"e5m2", QN_E_UNSUPPORTED, "gemm: a is e4m3fn and b is e5m2; accepted are", e5m2_b,
+    {"u8 b", QN_E_UNSUPPORTED,
+     "gemm: b has dtype u8; accepted: f32, f16, bf16, e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, i8", u8_b,
      QN_GEMM_DENSE},
-    {"mixed", QN_E_UNSUPPORTED, "gemm: a is e4m3fn and b is bf16; accepted are", bf16_b,
-     QN_GEMM_DENSE},
+    {"i32 a", QN_E_UNSUPPORTED, "gemm_grouped_masked: a has dtype i32; accepted: f32, f16, bf16",
+     i32_a, QN_GEMM_GROUPED_MASKED},
     {"i32 d", QN_E_UNSUPPORTED, "gemm: d has dtype i32; accepted: f32, f16, bf16, e4m3fn", i32_d,
      QN_GEMM_DENSE},
     {"f32 groups", QN_E_UNSUPPORTED, "gemm_grouped_masked: d has dtype f32; accepted: f16, bf16, ",
@@ -379,11 +405,41 @@ static const refusal refusals[] = {
     {"grouped gate", QN_E_INVALID,
      "gemm_grouped_contiguous: gate is given; only the dense form takes one", give_gate,
      QN_GEMM_GROUPED_ENDS},
+    {"one b for groups", QN_E_INVALID,
+     "gemm_grouped_masked: b has shape [1, 5, 130], needs [2, 5, 130]", one_b,
+     QN_GEMM_GROUPED_MASKED},
+    {"u8 scale", QN_E_UNSUPPORTED, "gemm: scale_a has dtype u8; accepted: f32, i32, e8m0fnu",
+     u8_scale, QN_GEMM_DENSE},
+    {"many words", QN_E_INVALID,
+     "gemm: scale_a is [3, 2] i32 strides [2, 1]; needs [3, 1], any of these but the last 1, no ",
+     many_words, QN_GEMM_DENSE},
+    {"flat words", QN_E_INVALID, "gemm: scale_a has 1 dimensions, needs 2", flat_words,
+     QN_GEMM_DENSE},
+    {"flat d", QN_E_INVALID, "gemm: d has 1 dimensions, needs 2, or 3 with batches", flat_d,
+     QN_GEMM_DENSE},
 };
 
-static void refuse(const refusal *r) {
-    const qni_gemm_spec spec = small_spec(r->grouping);
+/** The same of three batches. */
+static const refusal refusals_of_batches[] = {
+    {"fewer b", QN_E_INVALID, "gemm: b has shape [2, 5, 130], needs [3, 5, 130]", fewer_b,
+     QN_GEMM_DENSE},
+    {"flat c", QN_E_INVALID, "gemm: c has 2 dimensions, needs 3", flat_c, QN_GEMM_DENSE},
+    {"bias of batches", QN_E_INVALID, "gemm: bias has 1 dimensions, needs 2", give_bias,
+     QN_GEMM_DENSE},
+    {"gate of batches", QN_E_INVALID,
+     "gemm: gate is given; only the dense form takes one, without batches", give_gate,
+     QN_GEMM_DENSE},
+    {"hint of batches", QN_E_INVALID, "gemm: expected_m is 64, needs 0", stray_expected,
+     QN_GEMM_DENSE},
+    {"scale of batches", QN_E_INVALID,
+     "gemm: scale_a is [3, 3, 2] f32 strides [-2, 1, 0]; needs [3, 3, 2], any of these 1",
+     backward_scale, QN_GEMM_DENSE},
+};
+
+static void refuse(const refusal *r, int64_t batches) {
+    qni_gemm_spec spec = small_spec(r->grouping);
     qni_gemm_case c;
+    spec.groups += batches;
     assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 7), QN_OK);
     assert_int_equal(qni_gemm_case_reset(&c), QN_OK);
     r->change(&c);
@@ -396,7 +452,9 @@ static void refuse(const refusal *r) {
 
 static void bad_arguments_are_refused(void **) {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-        refuse(&refusals[i]);
+        refuse(&refusals[i], 0);
+    for (size_t i = 0; i < sizeof refusals_of_batches / sizeof *refusals_of_batches; i++)
+        refuse(&refusals_of_batches[i], 3);
     assert_int_equal(qn_gemm(nullptr, nullptr), QN_E_INVALID);
     assert_string_equal(qn_last_error(), "gemm: stream is null");
     assert_int_equal(qn_gemm(stream, nullptr), QN_E_INVALID);
@@ -481,6 +539,9 @@ static void packing_refuses(void **) {
     assert_int_equal(qn_gemm_pack(stream, &c.packed.t, nullptr, &c.b.t, &c.scale_b.t),
                      QN_E_INVALID);
     assert_string_equal(qn_last_error(), "gemm_pack: packed_scale is null");
+    c.packed_scale.t.dtype = qni_dl_dtype(QNI_E8M0FNU);
+    assert_int_equal(qn_gemm(stream, &c.args), QN_E_UNSUPPORTED);
+    assert_string_equal(qn_last_error(), "gemm: scale_b has dtype e8m0fnu; accepted: f32");
     qni_gemm_case_destroy(&c);
 }
 int main(void) {

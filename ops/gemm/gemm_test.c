@@ -63,6 +63,48 @@ static void public_calls_agree(void **) {
         call_and_compare(&specs[i]);
 }
 
+/** Makes a case of three batches of m rows that share b, joins them, and calls. */
+static void join_and_compare(qni_gemm_spec spec, int64_t m, bool is_one) {
+    qni_gemm_case c;
+    spec.m = m, spec.n = 70, spec.k = 130, spec.groups = 3;
+    spec.shares_b = spec.shares_bias = true;
+    assert_int_equal(qni_gemm_case_create(&c, stream, &spec, 2), QN_OK);
+    qni_gemm_join_batches(&c.problem);
+    if ((c.problem.grouping == QN_GEMM_DENSE && c.problem.m == 3 * m) != is_one)
+        fail_msg("%s: %d", c.text, (int)c.problem.grouping);
+    qni_gemm_case_destroy(&c);
+    call_and_compare(&spec);
+}
+
+/** The definition knows batches alone, which calls make one product where they can. */
+static void batches_that_share_b_are_one(void **) {
+    const qni_gemm_spec of_bf16 = {.dtype_a = BF, .dtype_b = BF, .dtype_d = BF, .has_bias = true},
+                        of_fp8 = {.dtype_a = FN, .dtype_b = FN, .dtype_d = FN};
+    for (int64_t m = 1; m < 5; m += 3) {
+        qni_gemm_spec spec = of_bf16;
+        join_and_compare(spec, m, true);
+        spec.c_is_d = true;
+        join_and_compare(spec, m, true);
+        spec.is_strided = true; // gaps between batches; rows of one each are as far apart
+        join_and_compare(spec, m, m == 1);
+        spec = of_bf16, spec.takes_turns = true; // rows are three rows apart, and batches one
+        join_and_compare(spec, m, m == 1);
+        spec = of_bf16, spec.a_transposed = true;
+        join_and_compare(spec, m, m == 1);
+        join_and_compare(of_fp8, m, true);
+        spec = of_fp8, spec.has_scale_columns = true;
+        join_and_compare(spec, m, m == 1);
+        spec.exponents_a = QNI_WORDS; // one word has all K-blocks
+        join_and_compare(spec, m, true);
+        spec = of_fp8, spec.is_strided = true;
+        join_and_compare(spec, m, m == 1);
+        spec = of_fp8, spec.scales_a = QNI_SCALES_ONE;
+        join_and_compare(spec, m, true);
+        spec.scales_a = QNI_SCALES_GROUPS;
+        join_and_compare(spec, m, m == 1);
+    }
+}
+
 /** A call with nothing to do is no error, whatever the data pointers are. */
 static void empty_problems_do_nothing(void **) {
     const qni_gemm_spec specs[] = {
@@ -382,6 +424,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_agree_with_the_reference),
         cmocka_unit_test(public_calls_agree),
+        cmocka_unit_test(batches_that_share_b_are_one),
         cmocka_unit_test(empty_problems_do_nothing),
         cmocka_unit_test(bits_do_not_depend_on_other_rows),
         cmocka_unit_test(bits_do_not_depend_on_threads),

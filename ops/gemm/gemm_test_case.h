@@ -4,6 +4,7 @@
 #ifndef QNI_GEMM_TEST_CASE_H
 #define QNI_GEMM_TEST_CASE_H
 
+#include "../../runtime/sanitized.h"
 #include "gemm_case.h"
 
 #include <quern/check.h>
@@ -39,10 +40,17 @@ static inline int close_device(void **) {
     return 0;
 }
 
-/** Returns a small problem that still has two groups and more than one K-block. */
+/** Returns a small problem that still has two groups, unless it is dense, and more than one
+ *  K-block. */
 static inline qni_gemm_spec small_spec(qn_gemm_grouping grouping) {
-    return (qni_gemm_spec){grouping, .groups = 2, .m = 3,     .n = 5,
-                           .k = 130, QNI_E4M3FN,  QNI_E4M3FN, .dtype_d = QNI_BF16};
+    return (qni_gemm_spec){.grouping = grouping,
+                           .groups = grouping == QN_GEMM_DENSE ? 0 : 2,
+                           .m = 3,
+                           .n = 5,
+                           .k = 130,
+                           .dtype_a = QNI_E4M3FN,
+                           .dtype_b = QNI_E4M3FN,
+                           .dtype_d = QNI_BF16};
 }
 
 enum { MAX_KERNELS = 64 }; // of an op
@@ -63,14 +71,15 @@ static inline void count(void *context, const qn_check_result *r) {
         t->ran[i] += strcmp(t->op->variants[i].name, r->kernel) == 0;
 }
 
-/** Runs every check problem of the op on every kernel. */
+/** Runs every check problem of the op on every kernel; those of a quick check with a sanitizer. */
 static inline void try_op(const qni_op *op) {
     tally t = {.op = op};
-    qn_check_options options = {.struct_size = sizeof options, .seed = 2};
+    qn_check_options options = {
+        .struct_size = sizeof options, .seed = 2, .quick = QNI_IS_SANITIZED};
     assert_in_range(op->num_variants, 1, MAX_KERNELS);
     assert_int_equal(qn_check(device, op->name, &options, count, &t), QN_OK);
     // A kernel that no problem reaches would pass without being tested.
-    for (int i = 0; i < op->num_variants; i++)
+    for (int i = 0; i < op->num_variants && !QNI_IS_SANITIZED; i++)
         if (!op->variants[i].is_cpu && t.ran[i] < 4 &&
             qni_device_meets(device, op->variants[i].needs))
             fail_msg("%s ran on %d problems", op->variants[i].name, t.ran[i]);
@@ -118,14 +127,14 @@ static inline void run_kernel_levels(const qni_variant *variant, qni_gemm_case *
     }
 }
 
-/** Runs each GPU kernel that the device can run, as clang compiles it at other levels of
- *  optimisation. Unoptimised code keeps its variables in scratch. */
+/** Runs each GPU kernel that the device can run, with a sanitizer every third, as clang compiles it
+ *  at other levels of optimisation. Unoptimised code keeps its variables in scratch. */
 static inline void run_levels(const qni_gemm_spec *specs, size_t count) {
-    qni_gemm_case cases[4];
-    assert_in_range(count, 1, 4);
+    qni_gemm_case cases[8];
+    assert_in_range(count, 1, sizeof cases / sizeof *cases);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(qni_gemm_case_create(&cases[i], stream, &specs[i], 4), QN_OK);
-    for (int i = 0; i < qni_op_gemm.num_variants; i++)
+    for (int i = 0; i < qni_op_gemm.num_variants; i += QNI_IS_SANITIZED ? 3 : 1)
         if (!qni_op_gemm.variants[i].is_cpu)
             run_kernel_levels(&qni_op_gemm.variants[i], cases, count);
     for (size_t i = 0; i < count; i++)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes frequencies as integers, and launches the kernels of rope_gpu.c and rope_any_gpu.c.
+#include "../shared/round.h"
 #include "rope.h"
 #include "rope_abi.h"
 
@@ -186,14 +187,15 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, const q
 }
 
 /** Returns how many waves share a token. If tokens are many, a wave takes a whole token and
- *  computes its angles once; if they are few, heads are spread over the compute units. */
+ *  computes its angles once; if they are few, heads of q, and heads of k, are spread over as many
+ *  waves as run at a time. */
 static int64_t choose_chunks(const qn_device *device, const qni_rope_problem *p) {
-    const int64_t heads = heads_of(p, QNI_ROPE_Q, QNI_ROPE_K + 1);
+    const int64_t q = p->parts[QNI_ROPE_Q].heads, k = p->parts[QNI_ROPE_K].heads;
     const int64_t slots = p->parts[QNI_ROPE_Q].width / SLOT;
-    const int64_t at_a_time = device->target->wave_size / slots;
-    const int64_t most = (heads + at_a_time - 1) / at_a_time;
-    const int64_t wanted = 32 * (int64_t)device->info.num_compute_units / p->n + 1; // waves
-    return wanted < most ? wanted : most;
+    const int64_t most = qni_pieces(q > k ? q : k, device->target->wave_size / slots);
+    const int64_t waves = qni_target_is_ptx(device->target) ? 16 : 32; // of a compute unit
+    const int64_t wanted = waves * device->info.num_compute_units / p->n;
+    return wanted < 1 || most < 1 ? 1 : wanted < most ? wanted : most;
 }
 
 qn_status qni_rope_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {

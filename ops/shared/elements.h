@@ -31,7 +31,13 @@ static inline bool qni_is_integer(qni_dtype dtype) {
     return dtype == QNI_U8 || dtype == QNI_I8 || dtype == QNI_I32;
 }
 
-/** Returns element i of an f32, f16, bf16, FP8, u8, i8 or i32 array. */
+/** Returns what an exponent of e8m0fnu stands for: 2^(e - 127). 255 is NaN. */
+static inline float qni_e8m0_decode(uint8_t e) {
+    const uint32_t subnormal = 0x00400000, nan = 0x7FC00000;
+    return __builtin_bit_cast(float, e == 0 ? subnormal : e == 255 ? nan : (uint32_t)e << 23);
+}
+
+/** Returns element i of an f32, f16, bf16, FP8, e8m0fnu, u8, i8 or i32 array. */
 static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
     if (dtype == QNI_U8)
         return ((const uint8_t *)p)[i];
@@ -45,6 +51,8 @@ static inline double qni_get(qni_dtype dtype, const void *p, int64_t i) {
         return (double)((const _Float16 *)p)[i];
     if (dtype == QNI_BF16)
         return (double)__builtin_bit_cast(float, (uint32_t)((const uint16_t *)p)[i] << 16);
+    if (dtype == QNI_E8M0FNU)
+        return (double)qni_e8m0_decode(((const uint8_t *)p)[i]);
     return (double)qni_fp8_decode(qni_fp8_of(dtype), ((const uint8_t *)p)[i]);
 }
 
@@ -98,7 +106,8 @@ static inline double qni_round_to(qni_dtype dtype, double v) {
     return copysign(qni_is_fp8(dtype) ? most : HUGE_VAL, v);
 }
 
-/** Stores v, rounded once, as element i. */
+/** Stores v, rounded once, as element i of an f32, f16, bf16, FP8 or i8 array; i8 saturates and
+ *  takes no NaN. */
 static inline void qni_put(qni_dtype dtype, void *p, int64_t i, double v) {
     const float rounded = (float)qni_round_to(dtype, v);
     if (dtype == QNI_F32)
@@ -108,6 +117,8 @@ static inline void qni_put(qni_dtype dtype, void *p, int64_t i, double v) {
     else if (dtype == QNI_BF16)
         ((uint16_t *)p)[i] =
             isnan(v) ? 0x7FC0 : (uint16_t)(__builtin_bit_cast(uint32_t, rounded) >> 16);
+    else if (dtype == QNI_I8)
+        ((int8_t *)p)[i] = (int8_t)(rounded < -128 ? -128 : rounded > 127 ? 127 : rounded);
     else
         ((uint8_t *)p)[i] = qni_fp8_encode(qni_fp8_of(dtype), rounded);
 }

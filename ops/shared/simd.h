@@ -314,4 +314,14 @@ QN_INLINE f32v gelu_tanh_of(f32v x) {
     return logistic_of(x, x * fma_of(x * x, all_of(-0x1.a5a7dp-4f), all_of(-0x1.26aec2p+1f)));
 }
 
+/** Returns x Phi(x), as gpu/elementary.h explains. */
+QN_INLINE f32v gelu_of(f32v x) {
+    static const float p[] = {0x1.1df1c6p-3f,  0x1.1e70c2p-3f,  0x1.eac9bep-4f,
+                              0x1.b057c6p-4f,  -0x1.7c4f7cp-6f, 0x1.46496cp-3f,
+                              -0x1.05fab0p-2f, 0x1.26f9bap-3f,  -0x1.ddb924p-6f};
+    const f32v a = (f32v)((u32v)x & 0x7FFFFFFF), t = 1.0f / fma_of(a, all_of(0.35f), all_of(1));
+    const f32v below = polynomial_of(t, p, 9) * t * exp2_of(a * a * -0x1.715476p-1f, 0);
+    return x * select_of(x < 0.0f, below, 1.0f - below);
+}
+
 #endif

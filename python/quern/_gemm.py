@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix multiplication: FP8 with scales of any form and bf16, dense and grouped. Sums are kept in f32."""
+"""Matrix multiplication: f32, f16, bf16, FP8 and int8 in any mix, with scales of any form, dense, in batches and grouped. Sums are f32."""
 
 from __future__ import annotations
 
@@ -22,23 +22,31 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
          scale_out: Array | None = None, given_scale: Array | None = None, eps: float | None = None) -> Any:
     """Computes c + gate * activation(a b^T + bias): [m, n] of bf16, f16 or f32, rounded once, or of FP8.
 
-    a            [m, k] of e4m3fn, e4m3fnuz or bf16
-    b            [n, k] of a's kind; packed: what gemm_pack gave. Either dimension of a and b may be the contiguous one, so b.T
-                 of a [k, n] array is a valid b
-    c            [m, n] of out's dtype, which may be out itself: a residual, for one; None: nothing is added
+    a of three dimensions has batches, each of which meets its own b, or one for all.
+
+    a            [m, k] or [batches, m, k] of f32, f16, bf16, FP8 of any kind or int8
+    b            [n, k], with batches [batches or 1, n, k], of any of these, whatever a is; packed: what gemm_pack gave. Either
+                 of the last two dimensions of a and b may be the contiguous one, so b.T of a [k, n] array is a valid b. On GPUs
+                 e4m3 with e4m3 and bf16 with bf16 are fast, and f32 is multiplied as the sum of two bf16, to 3 * 2**-16 of a
+                 product
+    c            out's shape and dtype, perhaps out itself: a residual, for one; None: nothing is added
     scale_a      f32 [m or 1, ceil(k / 128) or 1], where 1 stands for all: [m, ceil(k / 128)] scales rows by 1 x 128, [m, 1] by row,
                  [1, 1] all of a. Dimensions of 1 at the end may be left out: [m], [1]. None: 1
     scale_b      f32 [n, ceil(n / 128) or 1, ceil(k / 128) or 1], likewise; packed: what gemm_pack gave. FP8 is fast with scales of
                  1 x 128 of a and 128 x 128 of b
-    bias         [n] of bf16 or f32; None: nothing is added
+                 Either, unless packed, may be powers of two: float8_e8m0fnu of these forms, or int32
+                 [.., ceil(ceil(k / 128) / 4)] as pack_ue8m0_to_int gives, with a row for each of a's, or of b's, or of b's blocks of
+                 128, or 1 for all; with batches a dimension of batches or 1 comes first
+    bias         [n], with batches [batches or 1, n], of bf16 or f32; None: nothing is added
     activation   "gelu_tanh"; "silu_and_mul": silu(x[2j]) * x[2j+1] of pairs of columns, so that out, c and gate have n / 2
                  columns, and b's rows alternate between gate and up; None: none
-    gate         bf16 or f32 [n], or [batches, n] with a row for each m / batches rows; None: nothing is multiplied
+    gate         bf16 or f32 [n], or [parts, n] with a row for each m / parts rows; None, as it must be with batches: nothing is
+                 multiplied
     dtype        of a new out: bf16, f16, f32, e4m3fn, e4m3fnuz, e5m2 or e5m2fnuz
     packed       b and scale_b come from gemm_pack
     n            b's own rows, for a new out; needed with packed
-    out          [m, n] of such a dtype; None: a new one
-    scale_out    with out of FP8: f32 [m, ceil(out's columns / 128)], written as quantize_groups does; None: a new one
+    out          [m, n] or [batches, m, n] of such a dtype; None: a new one
+    scale_out    with out of FP8: f32 [.., m, ceil(out's columns / 128)], written as quantize_groups does; None: a new one
     given_scale  with out of FP8: f32 [1], read as quantize_static does, in place of scale_out
     eps          smallest amax of scale_out; None: 1e-10
 
@@ -54,8 +62,9 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, scale_a: Array | None = 
     """
     code = _activation("gemm", activation)
     if out is None:
-        columns = _activated("gemm", _columns("gemm", b, 2, packed, n), activation)
-        out = _new_out("gemm", a, (dims("gemm", "a", a, 2)[0], columns), dtype, _DENSE)
+        *rows, _ = dims("gemm", "a", a, 2, 3)
+        columns = _activated("gemm", _columns("gemm", b, 1 + len(rows), packed, n), activation)
+        out = _new_out("gemm", a, (*rows, columns), dtype, _DENSE)
     scale_out = _scale_of(out, scale_out, given_scale)
     _ops.gemm(out, a, b, c, scale_a, scale_b, bias, gate, scale_out, given_scale, code, _eps("gemm", eps), packed)
     return out if scale_out is None else (out, scale_out)
@@ -72,7 +81,7 @@ def gemm_grouped_contiguous(a: Array, b: Array, group_layout: Array, *, scale_a:
     Rows of no group are not written.
 
     a             [m, k], as gemm has it
-    b             [groups, n, k] of a's kind; packed: what gemm_pack gave
+    b             [groups, n, k], as gemm has it; packed: what gemm_pack gave
     group_layout  i32 [m], the group of each row or -1; with by_ends [groups], where each group's real rows end. QUERN_VALIDATE=1
                   checks what it holds
     scale_a       as gemm has it
@@ -118,7 +127,7 @@ def gemm_grouped_masked(a: Array, b: Array, group_layout: Array, *, scale_a: Arr
     Other rows are not written.
 
     a             [groups, m_max, k], as gemm has it
-    b             [groups, n, k] of a's kind; packed: what gemm_pack gave
+    b             [groups, n, k], as gemm has it; packed: what gemm_pack gave
     group_layout  i32 [groups], real rows of each slab, 0 to m_max, which QUERN_VALIDATE=1 checks
     scale_a, scale_b  as gemm has them, with a dimension of groups or 1 before the others
     expected_m    rows a group is likely to have: a hint, which changes no result

@@ -124,6 +124,7 @@ static inline DLDataType take_dtype(input *in) {
                                        {kDLInt, 8, 1},
                                        {kDLInt, 64, 1},
                                        {kDLUInt, 8, 1},
+                                       {kDLFloat8_e8m0fnu, 8, 1},
                                        {kDLBool, 8, 1},
                                        {kDLFloat, 64, 1},
                                        {kDLFloat4_e2m1fn, 4, 2},

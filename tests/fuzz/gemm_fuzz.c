@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: matrix multiplication on the CPU (dense, grouped by index, by ends and masked;
-// FP8, packed FP8 and bf16) and the packing of weights. The bytes make a small valid problem, then
-// change what they like of it: any field of any tensor, any scalar, the groups' layout.
+// libFuzzer target: matrix multiplication on the CPU (dense, in batches, grouped by index, by ends
+// and masked; all types, packed FP8, scales of f32 and exponents) and the packing of weights. The
+// bytes make a small valid problem, then change what they like of it: any field of any tensor, any
+// scalar, the groups' layout.
 //
 // Fuzzes: libquern
 #include "fuzz_tensors.h"
@@ -26,7 +27,7 @@ enum {
 };
 
 typedef struct gemm_sizes {
-    int64_t m, n, k, groups;
+    int64_t m, n, k, groups; // dense: of batches; 0: it has none
     qn_gemm_grouping grouping;
     qn_gemm_activation activation;
     bool is_fp8, is_packed;
@@ -47,14 +48,24 @@ static gemm_sizes take_sizes(input *in) {
                     .grouping = (qn_gemm_grouping)take(in, 4),
                     .is_fp8 = take_bool(in)};
     s.is_packed = s.is_fp8 && take_bool(in);
-    if (s.grouping == QN_GEMM_DENSE)
-        s.groups = 1;
+    if (s.grouping == QN_GEMM_DENSE && take_bool(in))
+        s.groups = 0;
     s.activation = (qn_gemm_activation)take(in, 3);
     return s;
 }
 
 static int64_t columns_of(const gemm_sizes *s) {
     return s->activation == QN_GEMM_SILU_AND_MUL ? s->n / 2 : s->n;
+}
+
+/** Returns whether a and d have a slab of rows for each group, or for each batch. */
+static bool has_slabs(const gemm_sizes *s) {
+    return s->grouping == QN_GEMM_GROUPED_MASKED || s->grouping == QN_GEMM_DENSE;
+}
+
+/** Returns the groups of b or bias, of which one may stand for all batches. */
+static int64_t groups_of(const gemm_sizes *s, input *in) {
+    return s->grouping == QN_GEMM_DENSE && s->groups && take_bool(in) ? 1 : s->groups;
 }
 
 /** Sets a matrix of rows by columns, with groups if the form has them, and column-major now and
@@ -72,21 +83,28 @@ static void set_matrix(tensor *x, DLDataType dtype, int64_t groups, int64_t rows
  *  or none. */
 static void set_scales(tensor *x, int64_t groups, int64_t rows, int64_t blocks, int64_t k,
                        bool is_turned, bool may_differ, input *in) {
+    static const DLDataType types[] = {
+        {kDLFloat, 32, 1}, {kDLFloat, 32, 1}, {kDLFloat8_e8m0fnu, 8, 1}, {kDLInt, 32, 1}};
     const uint32_t form = may_differ ? take(in, 16) : 0;
-    set_matrix(x, f32, form & 4 ? (groups ? 1 : 0) : groups,
+    const DLDataType type = may_differ ? TAKE_ONE(in, types) : f32;
+    const bool has_words = type.code == kDLInt;
+    set_matrix(x, type, form & 4 ? (groups ? 1 : 0) : groups,
                form & 1   ? rows
                : form & 2 ? 1
                           : blocks,
-               form & 8 ? 1 : k, is_turned);
-    if (form & 8 && take_bool(in))
+               has_words  ? (k + 3) / 4
+               : form & 8 ? 1
+                          : k,
+               is_turned);
+    if (form & 8 && !has_words && take_bool(in))
         x->t.ndim--;
 }
 
 /** Sets bias, and gate, which dense products take. */
 static void set_epilogue(tensor *t, const gemm_sizes *s, input *in) {
-    const bool is_dense = s->grouping == QN_GEMM_DENSE;
+    const bool is_dense = s->grouping == QN_GEMM_DENSE && !s->groups;
     const int64_t batches = s->m % 3 == 0 ? 3 : 1, shape[] = {batches, columns_of(s)},
-                  biases[] = {s->groups, s->n};
+                  biases[] = {groups_of(s, in), s->n};
     const uint32_t given = take(in, 8);
     const int ndim = given & 4 ? 2 : 1;
     set_tensor(&t[BIAS], given & 4 ? f32 : bf16, is_dense ? 1 : 2, biases + is_dense);
@@ -110,11 +128,14 @@ static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     static const DLDataType kinds[] = {{kDLBfloat, 16, 1},       {kDLFloat, 16, 1},
                                        {kDLFloat8_e4m3fn, 8, 1}, {kDLFloat8_e4m3fnuz, 8, 1},
                                        {kDLFloat8_e5m2, 8, 1},   {kDLFloat8_e5m2fnuz, 8, 1}};
+    static const DLDataType all[] = {{kDLBfloat, 16, 1},       {kDLFloat, 16, 1},
+                                     {kDLFloat, 32, 1},        {kDLInt, 8, 1},
+                                     {kDLFloat8_e4m3fn, 8, 1}, {kDLFloat8_e4m3fnuz, 8, 1},
+                                     {kDLFloat8_e5m2, 8, 1},   {kDLFloat8_e5m2fnuz, 8, 1}};
     const bool is_dense = s->grouping == QN_GEMM_DENSE;
-    const int64_t slabs = s->grouping == QN_GEMM_GROUPED_MASKED ? s->groups : 0,
-                  groups = is_dense ? 0 : s->groups;
-    const DLDataType a = s->is_fp8 ? TAKE_ONE(in, e4m3) : bf16,
-                     b = s->is_fp8 ? TAKE_ONE(in, e4m3) : bf16,
+    const int64_t slabs = has_slabs(s) ? s->groups : 0, groups = groups_of(s, in);
+    const DLDataType a = s->is_fp8 && take(in, 4) ? TAKE_ONE(in, e4m3) : TAKE_ONE(in, all),
+                     b = s->is_fp8 ? TAKE_ONE(in, e4m3) : TAKE_ONE(in, all),
                      d = is_dense && take_bool(in) ? f32 : TAKE_ONE(in, kinds);
     const uint32_t turned = take(in, 8);
     set_matrix(&t[D], d, slabs, s->m, columns_of(s), false);
@@ -124,7 +145,7 @@ static void set_problem(tensor *t, const gemm_sizes *s, input *in) {
     set_scales(&t[SCALE_B], groups, s->n, blocks_of(s->n), blocks_of(s->k), false, !s->is_packed,
                in);
     set_matrix(&t[PACKED_SCALE], f32, groups, blocks_of(s->n), blocks_of(s->k), false);
-    set_matrix(&t[C], d, 0, s->m, columns_of(s), false);
+    set_matrix(&t[C], d, slabs, s->m, columns_of(s), false);
     SET(&t[LAYOUT], i32, s->grouping == QN_GEMM_GROUPED_INDEX ? s->m : s->groups);
     t[SCALE_A].is_there = s->is_fp8 || take_bool(in);
     t[SCALE_B].is_there = s->is_fp8 || take_bool(in);

@@ -76,6 +76,66 @@ def test_scales(device, shapes):
     assert_product(quern.numpy(quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, dtype="f32")), *wide)
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942", "sim:gfx1151"])
+@pytest.mark.parametrize("words", [False, True])
+def test_scales_of_powers_of_two(device, words):
+    codes = [normal(25, (9, 700)).astype(FP8), normal(26, (70, 700)).astype(FP8)]
+    exponents = [np.random.default_rng(i).integers(118, 132, (len(x), 6)).astype(np.uint8) for i, x in enumerate(codes)]
+    exponents[0][1, 5] = 0
+    wide = [x.astype(np.float64) * np.repeat(np.exp2(e - 127.0), 128, 1)[:, :700] for x, e in zip(codes, exponents, strict=True)]
+    if words:
+        scales = [np.pad(e, ((0, 0), (0, 2)), constant_values=255).view(np.int32) for e in exponents]
+    else:
+        scales = [e.view(ml_dtypes.float8_e8m0fnu) for e in exponents]
+    a, b, scale_a, scale_b = (quern.to(x, device) for x in (*codes, *scales))
+    assert_product(quern.numpy(quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, dtype="f32")), *wide)
+    if device != "cpu":
+        assert quern.last_kernel() == "gemm.any_mixed"
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942", "sim:gfx1151"])
+def test_batches(device):
+    a, b, c = normal(50, (3, 9, 40), BF16), normal(51, (3, 70, 40), BF16), normal(52, (3, 9, 70))
+    bias = normal(53, (1, 70))
+    wide = [x.astype(np.float64) for x in (a, b, c)]
+    a, b, c, bias = (quern.to(x, device) for x in (a, b, c, bias))
+    for given, of_b in ((b, wide[1]), (b[1:2], wide[1][[1, 1, 1]])):
+        got, added = quern.numpy(quern.gemm(a, given)), quern.numpy(quern.gemm(a, given, c, bias=bias, dtype="f32"))
+        assert got.shape == added.shape == (3, 9, 70)
+        for i in range(3):
+            assert_product(got[i], wide[0][i], of_b[i])
+            assert_product(added[i], wide[0][i], of_b[i], wide[2][i] + quern.numpy(bias))
+    one = quern.gemm(a, b, bias=bias, activation="silu_and_mul", dtype="e4m3fn")
+    many = [quern.gemm(a[i], b[i], bias=bias[0], activation="silu_and_mul", dtype="e4m3fn") for i in range(3)]
+    for part in range(2):
+        np.testing.assert_array_equal(quern.numpy(one[part]).view(np.uint8), [quern.numpy(x[part]).view(np.uint8) for x in many])
+
+
+def test_packed_batches():
+    (a, scale_a), (b, scale_b) = quern.quantize_fp8(normal(54, (18, 256))), quern.quantize_fp8(normal(55, (130, 256)), (128, 128))
+    packed, packed_scale = quern.gemm_pack(b, scale_b)
+    want = quern.gemm(a, packed, scale_a=scale_a, scale_b=packed_scale, packed=True, n=130)
+    turned = [x.reshape(9, 2, -1).swapaxes(0, 1) for x in (a, scale_a)]  # whose rows take turns
+    got = quern.gemm(turned[0], packed, scale_a=turned[1], scale_b=packed_scale[None], packed=True, n=130)
+    np.testing.assert_array_equal(got.swapaxes(0, 1).reshape(18, 130).view(np.uint16), want.view(np.uint16))
+
+
+TYPES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in (
+    "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int8")}
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942", "sim:gfx90a", "sim:gfx1151"])
+@pytest.mark.parametrize("of_a", TYPES)
+def test_types(device, of_a):
+    for i, of_b in enumerate(TYPES.values()):
+        a, b = (normal(40 + i, shape) * (20 if t == np.int8 else 1) for shape, t in (((9, 150), TYPES[of_a]), ((21, 150), of_b)))
+        a, b, out = a.astype(TYPES[of_a]), b.astype(of_b), ("f32", "f16", "bf16")[i % 3]
+        got = quern.numpy(quern.gemm(quern.to(a, device), quern.to(b, device), dtype=out)).astype(np.float64)
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        unit, terms = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}[out], np.abs(a) @ np.abs(b).T
+        assert (np.abs(got - a @ b.T) <= unit * np.abs(a @ b.T) + (3 * 2.0**-16 + 6 * 154 * 2.0**-24) * terms).all()
+
+
 def test_scales_of_groups():
     a, b, scale = normal(28, (128, 64), BF16), normal(29, (2, 8, 64), BF16), np.array([0.5, 3], np.float32)
     layout = np.ones(128, np.int32)
@@ -194,7 +254,7 @@ def test_grouped_masked():
 @pytest.mark.parametrize("call, error, message", [
     (lambda a, b: quern.gemm(a, b[:, :100]), ValueError, "gemm: b"),
     (lambda a, b: quern.gemm(a, b, out=np.zeros((8, 64), np.int32)), NotImplementedError, "gemm: out"),
-    (lambda a, b: quern.gemm(a, b.astype(np.float32)), NotImplementedError, "gemm: a is bf16 and b is f32"),
+    (lambda a, b: quern.gemm(a, b.astype(np.uint8)), NotImplementedError, "gemm: b has dtype u8; accepted: f32, f16, bf16, e4m3fn"),
     (lambda a, b: quern.gemm(a, b, scale_b=np.ones((3, 2), np.float32)), ValueError,
      r"gemm: scale_b is \[3, 2\] f32 strides \[2, 1\]; needs \[1 or 64, 2\], any of these 1 or left out at the end"),
     (lambda a, b: quern.gemm(a, b, scale_a=np.ones((1, 1, 1), np.float32)), ValueError, "gemm: scale_a has 3 dimensions, needs 2"),

@@ -2,7 +2,8 @@
 // GEMM with AVX2, FMA and F16C: f32, 6 rows by 16 columns in registers; packed weights decoded
 // through f16.
 //
-// Decoded FP8: a is multiplied by 2^8 and b divided by it, which changes no bit of a product.
+// Decoded e4m3: a is multiplied by 2^8 and b divided by it, which changes no bit of a product. An
+// operand beside another type is decoded to its own values.
 //
 // The bits of an e4m3 code without its sign, shifted to where f16 has exponent and mantissa, are
 // the code's value divided by 2^8 (e4m3fn) or 2^7 (e4m3fnuz), subnormals included; F16C reads them
@@ -78,8 +79,8 @@ static void multiply_all(float *x, int64_t count, float factor) {
 static void load_b(void *out, const qni_gemm_block *b) {
     alignas(64) uint8_t gathered[QNI_GEMM_PANEL_BYTES];
     const uint8_t *panel = b->data;
-    if (b->dtype == QNI_BF16) {
-        load_bf16(out, b);
+    if (!qni_gemm_is_e4m3(b->dtype)) {
+        load_strips(out, b);
         return;
     }
     if (!b->is_packed) {
@@ -88,10 +89,10 @@ static void load_b(void *out, const qni_gemm_block *b) {
     }
     bool is_done =
         b->dtype == QNI_E4M3FN ? decode_panel(out, panel, true) : decode_panel(out, panel, false);
-    if (is_done)
-        return;
-    load_packed(out, panel, b->dtype);
-    multiply_all(out, QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K, 0x1p-8f);
+    if (!is_done)
+        load_packed(out, panel, b->dtype);
+    if (is_done != b->is_beside_e4m3)
+        multiply_all(out, QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K, is_done ? 0x1p8f : 0x1p-8f);
 }
 
 // ---- a
@@ -114,15 +115,14 @@ static void decode_row(float *out, const uint8_t *codes) {
 
 static void load_a(void *out, const qni_gemm_block *a) {
     float *to = out;
-    const bool is_plain =
-        a->dtype == QNI_E4M3FN && a->k_stride == 1 && a->depth == QNI_GEMM_BLOCK_K;
-    if (is_plain) {
+    const bool is_larger = qni_gemm_is_e4m3(a->dtype) && a->is_beside_e4m3;
+    if (is_larger && a->dtype == QNI_E4M3FN && a->k_stride == 1 && a->depth == QNI_GEMM_BLOCK_K) {
         for (int64_t m = 0; m < a->rows; m++, to += QNI_GEMM_BLOCK_K)
             decode_row(to, (const uint8_t *)a->data + m * a->row_stride);
         return;
     }
     f32_load_a(out, a);
-    if (a->dtype != QNI_BF16)
+    if (is_larger)
         multiply_all(out, a->rows * QNI_GEMM_BLOCK_K, 0x1p8f);
 }
 

@@ -446,12 +446,22 @@ static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
     }
 }
 
+bool qni_gemm_avx512bf16_supports(const qni_variant *, const qn_device *, const void *problem,
+                                  qni_reason *why) {
+    const qni_gemm_problem *p = problem;
+    if (qni_gemm_is_usual(p->dtype_a) && qni_gemm_is_usual(p->dtype_b))
+        return true;
+    return qni_no(why, "a is %s, b %s; takes bf16, e4m3fn, e4m3fnuz", qni_dtype_name(p->dtype_a),
+                  qni_dtype_name(p->dtype_b));
+}
+
 qn_status qni_gemm_avx512bf16(const qni_variant *, qn_stream *, const void *problem) {
     static const qni_gemm_engine engine = {.load_a = load_a,
                                            .load_b = load_b,
                                            .multiply = multiply,
                                            .multiply_packed = multiply_packed,
                                            .direct_rows = DIRECT_ROWS,
+                                           .takes_bf16_directly = true,
                                            .finish = finish_row,
                                            .store = store_row,
                                            .quantize = quantize_row};

@@ -74,6 +74,7 @@ static qni_gemm_block block_a(const qni_gemm_problem *p, const tile *t, int64_t 
         .k_stride = p->a_k,
         .rows = t->m1 - t->m0,
         .depth = min_i64(p->k - k0, QNI_GEMM_BLOCK_K),
+        .is_beside_e4m3 = qni_gemm_is_e4m3(p->dtype_b),
     };
 }
 
@@ -81,7 +82,7 @@ static const char *packed_panel(const qni_gemm_problem *p, int64_t group, int64_
                                 int64_t k0) {
     const int64_t k_blocks = p->packed_k / QNI_GEMM_BLOCK_K;
     const int64_t at = panel * k_blocks + k0 / QNI_GEMM_BLOCK_K;
-    return (const char *)p->b + group * p->packed_n * p->packed_k + at * QNI_GEMM_PANEL_BYTES;
+    return (const char *)p->b + group * p->b_group + at * QNI_GEMM_PANEL_BYTES;
 }
 
 /** Returns the packed panel that the tile's loops reach next: the neighbour, or the first panel of
@@ -107,6 +108,7 @@ static qni_gemm_block block_b(const qni_gemm_problem *p, const tile *t, int64_t 
         .rows = min_i64(p->n - n0, QNI_GEMM_PANEL_N),
         .depth = min_i64(p->k - k0, QNI_GEMM_BLOCK_K),
         .is_packed = p->is_packed,
+        .is_beside_e4m3 = qni_gemm_is_e4m3(p->dtype_a),
     };
 }
 
@@ -117,24 +119,23 @@ static bool has_column_scales(const qni_gemm_problem *p) {
 
 /** Loads a's scales of a K-block; they are 1 if a has none. */
 static void load_scales(float *scales, const qni_gemm_problem *p, const tile *t, int64_t k0) {
-    int64_t rows = t->m1 - t->m0, at = t->slab * p->scale_a_group + t->m0 * p->scale_a_row;
-    at += k0 / 128 * p->scale_a_kb;
+    const int64_t rows = t->m1 - t->m0, at = t->slab * p->scale_a_group + t->m0 * p->scale_a_row;
     for (int64_t i = 0; i < rows; i++)
-        scales[i] = p->scale_a ? p->scale_a[at + i * p->scale_a_row] : 1;
+        scales[i] = qni_gemm_scale(p->scale_a, p->dtype_scale_a, at + i * p->scale_a_row,
+                                   k0 / QNI_GEMM_BLOCK_K, p->scale_a_kb);
 }
 
-/** Returns b's scales of a K-block, from column n on. */
-static const float *scales_b(const qni_gemm_problem *p, const tile *t, int64_t n, int64_t k0) {
-    return p->scale_b + t->group * p->scale_b_group + n / p->scale_b_columns * p->scale_b_nb +
-           k0 / QNI_GEMM_BLOCK_K * p->scale_b_kb;
+/** Returns b's scale of a column and a K-block; 1 if b has none. */
+static float scale_b_of(const qni_gemm_problem *p, const tile *t, int64_t n, int64_t k0) {
+    const int64_t at = t->group * p->scale_b_group + n / p->scale_b_columns * p->scale_b_nb;
+    return qni_gemm_scale(p->scale_b, p->dtype_scale_b, at, k0 / QNI_GEMM_BLOCK_K, p->scale_b_kb);
 }
 
 /** Computes a's scales times b's scale of the panel and K-block, unless columns have their own. */
 static void panel_scales(float *scales, const float *a, const qni_gemm_problem *p, const tile *t,
                          int64_t panel, int64_t k0) {
     const int64_t rows = t->m1 - t->m0;
-    const bool has_one = p->scale_b && !has_column_scales(p);
-    const float b = has_one ? *scales_b(p, t, panel * QNI_GEMM_PANEL_N, k0) : 1;
+    const float b = has_column_scales(p) ? 1 : scale_b_of(p, t, panel * QNI_GEMM_PANEL_N, k0);
     for (int64_t i = 0; i < rows; i++)
         scales[i] = a[i] * b;
 }
@@ -143,10 +144,9 @@ static void panel_scales(float *scales, const float *a, const qni_gemm_problem *
 static void add_block(float *sums, const float *block, const qni_gemm_problem *p, const tile *t,
                       int64_t panel, int64_t k0) {
     const int64_t rows = t->m1 - t->m0, n0 = panel * QNI_GEMM_PANEL_N;
-    const float *from = scales_b(p, t, n0, k0);
     float scales[QNI_GEMM_PANEL_N] = {};
     for (int64_t n = 0; n < min_i64(p->n - n0, QNI_GEMM_PANEL_N); n++)
-        scales[n] = from[n * p->scale_b_nb];
+        scales[n] = scale_b_of(p, t, n0 + n, k0);
     for (int64_t m = 0; m < rows; m++)
         for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n++) {
             float *sum = sums + m * QNI_GEMM_PANEL_N + n;
@@ -205,7 +205,9 @@ static void store_panel(const work *w, const tile *t, int64_t panel, float *sums
         return;
     for (int64_t m = t->m0; m < t->m1; m++, sums += QNI_GEMM_PANEL_N) {
         char *d = (char *)p->d + (t->slab * p->d_group + m * p->d_row + n0) * bytes;
-        const char *c = p->c ? (const char *)p->c + (m * p->c_row + n0) * bytes : nullptr;
+        const char *c =
+            p->c ? (const char *)p->c + (t->slab * p->c_group + m * p->c_row + n0) * bytes
+                 : nullptr;
         w->engine->store(d, c, p->dtype_d, sums, columns);
     }
 }
@@ -259,7 +261,9 @@ static void zero_tile(const work *w, const tile *t) {
 
 /** Returns whether so few rows use a decoded panel that it need not be kept. */
 static bool is_direct(const qni_gemm_engine *engine, const qni_gemm_problem *p, int64_t rows) {
-    return engine->multiply_packed && p->is_packed && rows <= engine->direct_rows;
+    const bool takes_a =
+        qni_gemm_is_e4m3(p->dtype_a) || (engine->takes_bf16_directly && p->dtype_a == QNI_BF16);
+    return engine->multiply_packed && takes_a && p->is_packed && rows <= engine->direct_rows;
 }
 
 static void multiply_panel(const work *w, const tile *t, int64_t panel, int64_t k0, scratch *s) {
@@ -316,7 +320,7 @@ static int64_t run_end(const qni_gemm_problem *p, int64_t slab, int64_t group, i
         end = group >= 0 ? p->layout[group] : (m / p->m_alignment + 1) * p->m_alignment;
         return min_i64(end, m1);
     case QN_GEMM_GROUPED_MASKED:
-        return group >= 0 ? min_i64(p->layout[slab], m1) : m1;
+        return group >= 0 && p->layout ? min_i64(p->layout[slab], m1) : m1;
     }
     return end;
 }

@@ -27,6 +27,7 @@ typedef struct qni_gemm_block {
     int64_t row_stride, k_stride;
     int64_t rows, depth; // that exist, at most the tile's; what lies beyond counts as zero
     bool is_packed;      // b only: data is a packed panel, strides mean nothing
+    bool is_beside_e4m3; // the other operand is e4m3
 } qni_gemm_block;
 
 /** What acts on the sums of a panel before c is added. */
@@ -57,6 +58,7 @@ typedef struct qni_gemm_engine {
     void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
                             const float *scales, int64_t rows, bool is_first, const char *next);
     int64_t direct_rows;
+    bool takes_bf16_directly; // multiply_packed takes a of bf16, not e4m3 alone
     /** Turns a row of sums, all 64, into what c is added to: 64 columns of d or, where pairs make
      *  one, 32. */
     void (*finish)(float *sums, const qni_gemm_epilogue *epilogue);

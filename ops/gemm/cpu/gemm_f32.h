@@ -23,6 +23,8 @@ typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
+typedef int8_t i8x16 __attribute__((vector_size(16)));
+typedef _Float16 f16x16 __attribute__((vector_size(32)));
 typedef uint8_t u8x64 __attribute__((vector_size(64)));
 
 static inline vec splat(float x) {
@@ -52,30 +54,57 @@ static inline vec16 decode_e4m3(u8x16 codes, qni_dtype dtype) {
     return (vec16)(bits | (code & 0x80) << 24 | (is_nan & 0x7FC00000));
 }
 
-static inline vec16 decode_bf16(u16x16 x) {
+/** Decodes sixteen e5m2 codes likewise. Infinity and NaNs are FNUZ's largest numbers. */
+static inline vec16 decode_e5m2(u8x16 codes, qni_dtype dtype) {
+    const bool is_fnuz = dtype == QNI_E5M2FNUZ;
+    u32x16 code = __builtin_convertvector(codes, u32x16), magnitude = code & 0x7F;
+    u32x16 normal = (magnitude << 21) + (is_fnuz ? 111u << 23 : 112u << 23);
+    vec16 tiny =
+        __builtin_convertvector((i32x16)magnitude, vec16) * (is_fnuz ? 0x1p-17f : 0x1p-16f);
+    u32x16 is_tiny = (u32x16)(magnitude < 4), bits = (is_tiny & (u32x16)tiny) | (~is_tiny & normal);
+    u32x16 is_special = is_fnuz ? (u32x16)(code == 0x80) : (u32x16)(magnitude >= 0x7C);
+    u32x16 special = 0x7F800000 | (is_fnuz ? 1u << 22 : (magnitude & 3) << 21);
+    return (vec16)(bits | (code & 0x80) << 24 | (is_special & special));
+}
+
+static inline vec16 decode_codes(u8x16 codes, qni_dtype dtype) {
+    if (dtype == QNI_I8)
+        return __builtin_convertvector((i8x16)codes, vec16);
+    return qni_gemm_is_e4m3(dtype) ? decode_e4m3(codes, dtype) : decode_e5m2(codes, dtype);
+}
+
+static inline vec16 decode_halves(u16x16 x, qni_dtype dtype) {
+    if (dtype == QNI_F16)
+        return __builtin_convertvector((f16x16)x, vec16);
     return (vec16)(__builtin_convertvector(x, u32x16) << 16);
 }
 
-/** Loads `count` (at most 16) elements that lie `stride` apart; the other lanes are zero. */
+/** Loads `count` (at most 16) elements of a type that lie `stride` apart; the other lanes are
+ *  zero. */
+#define LOAD_STRIDED(type, vector, data, stride, count)                                            \
+    const type *const from = data;                                                                 \
+    vector x = {0};                                                                                \
+    if ((count) >= 16 && (stride) == 1)                                                            \
+        memcpy(&x, from, sizeof x);                                                                \
+    else                                                                                           \
+        for (int64_t i = 0; i < 16 && i < (count); i++)                                            \
+            x[i] = from[i * (stride)];
+
 static inline vec16 load_strided(const void *data, qni_dtype dtype, int64_t stride, int64_t count) {
-    if (dtype == QNI_BF16) {
-        const uint16_t *from = data;
-        u16x16 x = {0};
-        if (count >= 16 && stride == 1)
-            memcpy(&x, from, sizeof x);
-        else
-            for (int64_t i = 0; i < 16 && i < count; i++)
-                x[i] = from[i * stride];
-        return decode_bf16(x);
+    switch (qni_dtype_bytes(dtype)) {
+    case 4: {
+        LOAD_STRIDED(float, vec16, data, stride, count)
+        return x;
     }
-    const uint8_t *from = data;
-    u8x16 x = {0};
-    if (count >= 16 && stride == 1)
-        memcpy(&x, from, sizeof x);
-    else
-        for (int64_t i = 0; i < 16 && i < count; i++)
-            x[i] = from[i * stride];
-    return decode_e4m3(x, dtype);
+    case 2: {
+        LOAD_STRIDED(uint16_t, u16x16, data, stride, count)
+        return decode_halves(x, dtype);
+    }
+    default: {
+        LOAD_STRIDED(uint8_t, u8x16, data, stride, count)
+        return decode_codes(x, dtype);
+    }
+    }
 }
 
 /** Returns where element (k, n) of a decoded panel lies. */
@@ -84,7 +113,7 @@ static inline int64_t panel_at(int64_t k, int64_t n) {
 }
 
 static void f32_load_a(void *out, const qni_gemm_block *a) {
-    const int64_t bytes = a->dtype == QNI_BF16 ? 2 : 1;
+    const int64_t bytes = qni_dtype_bytes(a->dtype);
     float *to = out;
     for (int64_t m = 0; m < a->rows; m++)
         for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 16, to += 16) {
@@ -117,21 +146,23 @@ static void load_packed(float *out, const uint8_t *panel, qni_dtype dtype) {
             decode_line(out + panel_at(k, n), panel, dtype);
 }
 
-static void load_bf16(float *out, const qni_gemm_block *b) {
+/** Loads b of any type but packed ones. */
+static void load_strips(float *out, const qni_gemm_block *b) {
+    const int64_t bytes = qni_dtype_bytes(b->dtype);
     for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k++)
         for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16) {
-            const uint16_t *from = b->data;
+            const char *from = b->data;
             const bool is_inside = k < b->depth && n < b->rows;
             if (is_inside)
-                from += n * b->row_stride + k * b->k_stride;
+                from += (n * b->row_stride + k * b->k_stride) * bytes;
             *(vec16 *)(out + panel_at(k, n)) =
-                load_strided(from, QNI_BF16, b->row_stride, is_inside ? b->rows - n : 0);
+                load_strided(from, b->dtype, b->row_stride, is_inside ? b->rows - n : 0);
         }
 }
 
 [[maybe_unused]] static void f32_load_b(void *out, const qni_gemm_block *b) {
-    if (b->dtype == QNI_BF16) {
-        load_bf16(out, b);
+    if (!qni_gemm_is_e4m3(b->dtype)) {
+        load_strips(out, b);
     } else if (b->is_packed) {
         load_packed(out, b->data, b->dtype);
     } else {

@@ -51,8 +51,11 @@ QD_INLINE void load_scales(const qk_gemm_wgmma_args *p, uint32_t base) {
     FOR_TILES(i, count_tiles(&p->g)) {
         const target to = next_target(p, base, &places, i);
         if (to.n != NO_PLACE) {
-            const place at = place_of(&p->g, base, &places, &to);
+            place at = place_of(&p->g, base, &places, &to);
             load_tile_scales(&p->g, base, &r, &at);
+            at.n += BN;
+            if (SIDE_BY_SIDE == 2)
+                load_tile_scales(&p->g, base, &r, &at);
         }
         leave_place(base, &places);
     }
@@ -144,11 +147,28 @@ QD_INLINE void multiply(const qk_gemm_wgmma_args *p, uint32_t base, qd_ring *r, 
     while (--left > 0);
 }
 
+/** Multiplies two tiles side by side, and stores their pairs as codes. */
+QD_INLINE void run_two(const qk_gemm_wgmma_args *p, uint32_t base, qd_ring *r,
+                       const qd_ring *places, uint32_t team, const target *to) {
+    const uint32_t region = qd_opaque(base) + team * TEAM_D_BYTES;
+    const place at = place_of(&p->g, base, places, to);
+    float pair[2][PAIRS];
+    QD_UNROLL for (uint32_t t = 0; t < 2; t++) {
+        float sum[CHUNKS][SUMS];
+        multiply(p, base, r, team, sum, GROUPS);
+        make_pairs(p, region, team, at.tile.group, at.n + t * BN, sum[0], pair[t]);
+    }
+    store_pair_codes(p, region, team, &at, pair);
+}
+
 QD_INLINE void run_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, uint32_t team) {
     qd_ring r = {0, 0}, places = {0, 0};
     FOR_TILES(i, count_tiles(&p->g)) {
         const target to = next_target(p, base, &places, i);
-        if (IS_DENSE || to.n != NO_PLACE) {
+        if (SIDE_BY_SIDE == 2) {
+            if (to.n != NO_PLACE)
+                run_two(p, base, &r, &places, team, &to);
+        } else if (IS_DENSE || to.n != NO_PLACE) {
             float sum[CHUNKS][SUMS];
             if (HAS_STEPS && p->has_steps)
                 expect_epilogue(p, team, &to);

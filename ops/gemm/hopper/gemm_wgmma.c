@@ -13,6 +13,17 @@ static bool has_image(const qni_config *config, int form) {
     return config->kernel[form].image;
 }
 
+/** Returns whether the tile's images are for SiLU-and-multiply. */
+static bool has_pairs(const qni_config *config) {
+    return config->flags & QNI_GEMM_PAIRS;
+}
+
+/** Returns the product's columns that a workgroup has at a time: of codes of pairs two tiles'. */
+static int64_t columns_of(const qni_gemm_problem *p, const qni_config *config) {
+    const bool is_wide = has_pairs(config) && qni_is_fp8(p->dtype_d);
+    return config->columns * (is_wide ? 2 : 1);
+}
+
 // ---- tensor maps, of rank 2: the rows of all groups below each other. With a third dimension for
 // groups the copy engine is slower; it is for groups that do not lie so, and for operands of groups
 // in which k is not contiguous: below a group's last k zeros must follow.
@@ -23,12 +34,17 @@ typedef struct rows_of {
     int64_t groups, group_stride;
 } rows_of;
 
+/** Returns whether groups have one row each, and not all the same. */
+static bool is_one_each(rows_of rows) {
+    return rows.count == 1 && rows.groups > 1 && rows.group_stride != 0;
+}
+
 /** Returns how many of a group's rows would lie before the next group; -1 if that is no whole
  *  number. */
 static int64_t slab_of(rows_of rows) {
     if (rows.groups == 1)
         return 0;
-    if (rows.count == 1)
+    if (is_one_each(rows))
         return 1;
     return rows.stride > 0 && rows.group_stride % rows.stride == 0 ? rows.group_stride / rows.stride
                                                                    : -1;
@@ -40,11 +56,10 @@ static int64_t count_rows(rows_of rows) {
 
 static qni_tensor_map map_rows(const char *name, const void *data, qni_dtype dtype, int64_t columns,
                                rows_of rows, bool has_slabs) {
-    const bool is_one_each = rows.count == 1 && rows.groups > 1;
     qni_tensor_map map = {.name = name, .data = data, .dtype = dtype, .rank = has_slabs ? 3 : 2};
     map.size[0] = columns, map.stride[0] = 1;
     map.size[1] = has_slabs ? rows.count : count_rows(rows);
-    map.stride[1] = is_one_each && !has_slabs ? rows.group_stride : rows.stride;
+    map.stride[1] = is_one_each(rows) && !has_slabs ? rows.group_stride : rows.stride;
     map.size[2] = rows.groups, map.stride[2] = rows.group_stride, map.box[2] = 1;
     return map;
 }
@@ -112,12 +127,23 @@ static qni_tensor_map map_b(const qni_gemm_problem *p, const qni_config *config)
     return map_operand("b", p->b, p->dtype_b, p->k, rows_of_b(p), config->columns, slabs);
 }
 
+/** Returns the columns of a box of pairs, of which a tile has whole ones. */
+static uint32_t box_of_pairs(const qni_config *config) {
+    const uint32_t columns = config->columns / 2;
+    return columns % 64 == 0 ? 64 : columns % 32 == 0 ? 32 : 16;
+}
+
 static qni_tensor_map map_d(const qni_gemm_problem *p, const qni_config *config) {
-    qni_tensor_map map = map_rows("d", p->d, p->dtype_d, p->n, rows_of_d(p), has_slabs(p, config));
-    const uint32_t columns = D_BYTES / (uint32_t)qni_dtype_bytes(p->dtype_d);
+    qni_tensor_map map =
+        map_rows("d", p->d, p->dtype_d, qni_gemm_columns(p), rows_of_d(p), has_slabs(p, config));
+    const uint32_t bytes = (uint32_t)qni_dtype_bytes(p->dtype_d), columns = D_BYTES / bytes;
     map.box[0] = config->columns < columns ? config->columns : columns;
     map.box[1] = D_ROWS;
     map.swizzle_bytes = map.box[0] == columns ? D_BYTES : 0;
+    if (has_pairs(config)) {
+        map.box[0] = box_of_pairs(config);
+        map.swizzle_bytes = map.box[0] * 2;
+    }
     return map;
 }
 
@@ -147,8 +173,8 @@ static bool has_more(const qni_gemm_problem *p) {
     return p->c || qni_gemm_has_epilogue(p);
 }
 
-/** Returns whether pairs of columns of the vector, from even ones on, can be loaded at once. */
-static bool has_pairs(const void *data, qni_dtype dtype) {
+/** Returns whether two columns of the vector, from even ones on, can be loaded at once. */
+static bool loads_two(const void *data, qni_dtype dtype) {
     return (uintptr_t)data % (2 * (size_t)qni_dtype_bytes(dtype)) == 0;
 }
 
@@ -156,30 +182,51 @@ static bool has_pairs(const void *data, qni_dtype dtype) {
  *  in one batch of gate. */
 static bool fits_registers(const qni_gemm_problem *p) {
     const bool is_one_batch = p->gate_rows % D_ROWS == 0 || p->gate_rows == p->m;
-    return has_pairs(p->bias, p->dtype_bias) && has_pairs(p->c, p->dtype_d) && p->c_row % 2 == 0 &&
+    return loads_two(p->bias, p->dtype_bias) && loads_two(p->c, p->dtype_d) && p->c_row % 2 == 0 &&
            (!p->gate ||
-            (has_pairs(p->gate, p->dtype_gate) && p->gate_batch % 2 == 0 && is_one_batch));
+            (loads_two(p->gate, p->dtype_gate) && p->gate_batch % 2 == 0 && is_one_batch));
+}
+
+/** Returns whether lanes can store codes 16 at a time. */
+static bool fits_pieces(const qni_gemm_problem *p, qni_reason *why) {
+    const int64_t slabs = slabs_of(p);
+    if ((uintptr_t)p->d % 16 == 0 && (p->m == 1 || p->d_row % 16 == 0) &&
+        (slabs == 1 || p->d_group % 16 == 0))
+        return true;
+    return qni_no(why, "d is e4m3fn; then takes rows at multiples of 16 bytes");
 }
 
 /** Returns whether d is of codes that the tile can make of its sums: of groups of 128 columns, each
- *  of which one tile holds. */
+ *  of which a workgroup has at a time. */
 static bool fits_codes(const qni_gemm_problem *p, const qni_config *config, qni_reason *why) {
-    if (p->dtype_d != QNI_E4M3FN || !has_image(config, CODES) || p->n % QNI_GEMM_GROUP != 0)
-        return qni_no(why, "d is %s with %ld columns; %s", qni_dtype_name(p->dtype_d), (long)p->n,
-                      has_image(config, CODES) ? "takes e4m3fn with a multiple of 128"
-                                               : "takes no FP8");
+    const int64_t columns = qni_gemm_columns(p);
+    if (p->dtype_d != QNI_E4M3FN || !has_image(config, CODES) || columns % QNI_GEMM_GROUP != 0)
+        return qni_no(
+            why, "d is %s with %ld columns; %s", qni_dtype_name(p->dtype_d), (long)columns,
+            has_image(config, CODES) ? "takes e4m3fn with a multiple of 128" : "takes no FP8");
+    if (has_pairs(config))
+        return p->gate ? qni_no(why, "d is e4m3fn; then takes no gate") : fits_pieces(p, why);
     const qni_tensor_map map = map_d(p, config);
     if (p->gate || !fits_registers(p))
         return qni_no(why, "d is e4m3fn; then takes no gate, and bias aligned to two elements");
     return fits_map(&map, rows_of_d(p), why);
 }
 
+/** Returns whether the tile's threads have in registers what boxes hold. */
+static bool has_boxes(const qni_gemm_problem *p, const qni_config *config) {
+    if (has_pairs(config))
+        return (p->dtype_d == QNI_BF16 || p->dtype_d == QNI_F16) && !p->gate && !p->c;
+    return p->dtype_d == QNI_BF16 &&
+           (!has_more(p) || (has_image(config, STEPS) && fits_registers(p)));
+}
+
 /** Returns whether the copy engine can store d, in boxes. It writes whole 16 bytes, past the last
  *  column too. */
 static bool has_map_d(const qni_gemm_problem *p, const qni_config *config) {
+    if (qni_is_fp8(p->dtype_d))
+        return !has_pairs(config);
     const qni_tensor_map map = map_d(p, config);
-    return p->dtype_d == QNI_BF16 && p->n % 8 == 0 &&
-           (!has_more(p) || (has_image(config, STEPS) && fits_registers(p))) &&
+    return has_boxes(p, config) && qni_gemm_columns(p) % 8 == 0 &&
            fits_map(&map, rows_of_d(p), nullptr);
 }
 
@@ -222,21 +269,23 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
     const qni_gemm_problem *p = problem;
     const qni_config *config = &variant->config;
     constexpr uint32_t band_rows = 16 * 128; // of a, which L2 keeps while b's columns pass
-    const int64_t tiles = qni_gemm_count_tiles(p, config->rows, config->columns);
+    const int64_t columns = columns_of(p, config);
+    const int64_t tiles = qni_gemm_count_tiles(p, config->rows, columns);
     const int64_t most = stream->device->info.num_compute_units;
     const bool slabs = has_slabs(p, config);
     qk_gemm_wgmma_args args = {
-        .g = qni_gemm_kernel_args(p, config->rows, config->columns),
+        .g = qni_gemm_kernel_args(p, config->rows, columns),
         .slab_a = slabs ? 0 : (uint32_t)slab_of(rows_of_a(p)),
         .slab_b = slabs ? 0 : (uint32_t)slab_of(rows_of_b(p)),
         .slab_d = slabs ? 0 : (uint32_t)slab_of(rows_of_d(p)),
         .slab_scales = (uint32_t)slab_of(rows_of_scale_a(p)),
         .blocks = (uint32_t)qni_pieces(p->k * qni_dtype_bytes(p->dtype_a), K_BYTES),
         .band = band_rows / config->rows,
-        .has_map_d = qni_is_fp8(p->dtype_d) || has_map_d(p, config),
+        .has_map_d = has_map_d(p, config),
         .has_steps = has_more(p),
         .has_scales = qni_is_fp8(p->dtype_a) && has_scale_copies(p, config),
         .scaling = qni_gemm_scaling(p),
+        .bias_group = p->bias_group,
     };
     QN_TRY(encode_maps(stream->device, p, config, &args));
     const uint32_t grid[3] = {(uint32_t)(tiles < most ? tiles : most), 1, 1};
@@ -255,18 +304,29 @@ static bool is_contiguous(const char *name, const char *across, bool is_across, 
     return qni_no(why, "%s is not contiguous in %s", is_across ? across : "k", name);
 }
 
+/** Returns whether the tile's images know the end of the product. */
+static bool fits_end(const qni_gemm_problem *p, const qni_config *config, qni_reason *why) {
+    const bool is_paired = p->activation == QN_GEMM_SILU_AND_MUL;
+    if (p->c && p->grouping != QN_GEMM_DENSE)
+        return qni_no(why, "takes no c of batches");
+    if (is_paired != has_pairs(config))
+        return qni_no(why,
+                      is_paired ? "takes no SiLU-and-multiply" : "takes SiLU-and-multiply alone");
+    if (qni_is_fp8(p->dtype_d) && (is_paired || p->grouping == QN_GEMM_DENSE))
+        return fits_codes(p, config, why);
+    if (!is_paired && qni_gemm_needs_full(p))
+        return qni_no(why, "takes no bias or activation of groups, and d of bf16, f32 or, dense, "
+                           "e4m3fn");
+    if (qni_gemm_has_epilogue(p) && !has_image(config, STEPS))
+        return qni_no(why, "takes no bias, activation or gate");
+    return true;
+}
+
 static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
     const qni_config *config = &variant->config;
     const qni_tensor_map a = map_a(p, config), b = map_b(p, config);
-    const bool has_codes = qni_is_fp8(p->dtype_d) && p->grouping == QN_GEMM_DENSE &&
-                           p->activation != QN_GEMM_SILU_AND_MUL;
-    if (has_codes && !fits_codes(p, config, why))
+    if (!fits_end(p, config, why))
         return false;
-    if (!has_codes && qni_gemm_needs_full(p))
-        return qni_no(why, "takes no SiLU-and-multiply, no bias or activation of groups, and d of "
-                           "bf16, f32 or, dense, e4m3fn");
-    if (qni_gemm_has_epilogue(p) && !has_image(config, STEPS))
-        return qni_no(why, "takes no bias, activation or gate");
     if (p->is_packed)
         return qni_no(why, "b is packed, takes weights as they were");
     if (!is_contiguous("a", "m", config->flags & QNI_GEMM_A_ACROSS, p->a_k, why) ||
@@ -285,15 +345,16 @@ bool qni_gemm_fp8_wgmma_supports(const qni_variant *variant, const qn_device *, 
         return qni_no(why, "a is %s, b %s; takes e4m3fn", qni_dtype_name(p->dtype_a),
                       qni_dtype_name(p->dtype_b));
     if (!qni_gemm_has_block_scales(p))
-        return qni_gemm_fail_scales(why);
+        return qni_gemm_fail_scales(p, why);
     return fits(variant, p, why);
 }
 
 bool qni_gemm_bf16_wgmma_supports(const qni_variant *variant, const qn_device *,
                                   const void *problem, qni_reason *why) {
     const qni_gemm_problem *p = problem;
-    if (p->dtype_a != QNI_BF16)
-        return qni_no(why, "a is %s, takes bf16", qni_dtype_name(p->dtype_a));
+    if (p->dtype_a != QNI_BF16 || p->dtype_b != QNI_BF16)
+        return qni_no(why, "a is %s, b %s; takes bf16", qni_dtype_name(p->dtype_a),
+                      qni_dtype_name(p->dtype_b));
     if (!qni_gemm_has_no_scales(p))
         return qni_no(why, "takes no scales");
     return fits(variant, p, why);
@@ -327,9 +388,10 @@ double qni_gemm_wgmma_cost(const qni_variant *variant, const qn_device *device,
     const int64_t k_bytes = p->k * qni_dtype_bytes(p->dtype_a);
     constexpr double from_memory = 18,
                      outside = 2; // bytes a cycle and multiprocessor; times slower
-    const int64_t tiles =
-        p->groups * qni_pieces(likely, rows) * qni_pieces(p->n, variant->config.columns);
-    const double work = (double)qni_pieces(tiles, units) * tile_cost(&variant->config, k_bytes);
+    const int64_t columns = columns_of(p, &variant->config);
+    const int64_t tiles = p->groups * qni_pieces(likely, rows) * qni_pieces(p->n, columns);
+    const double work = (double)qni_pieces(tiles, units) * tile_cost(&variant->config, k_bytes) *
+                        (double)(columns / variant->config.columns);
     const double weights =
         (double)(p->groups * p->n) * (double)k_bytes / (from_memory * (double)units);
     return ((work > weights ? work : weights) + 0.05 * work) *

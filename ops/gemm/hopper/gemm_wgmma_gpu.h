@@ -11,6 +11,9 @@
 //   2                 groups
 //   3                 epilogues; maps have a third dimension, so that groups may lie anywhere
 //   4                 groups, and d that is not of e4m3fn codes; tiles hold groups of 128 columns
+// QK_PAIRS: forms 0, 2 and 4 for SiLU-and-multiply alone (gemm_wgmma_pairs_gpu.h). Form 4 then
+// knows groups, and a workgroup multiplies two tiles side by side, whose pairs make 128 columns of
+// d.
 // QK_A_ACROSS, QK_B_ACROSS: the operand's rows, not k, are contiguous (16-bit kinds alone). Its
 // tile comes in boxes of 64 of its rows by the stage's k.
 #ifndef QK_GEMM_WGMMA_GPU_H
@@ -23,12 +26,17 @@
 #if !defined(QK_FORM)
 #define QK_FORM 0
 #endif
+#if !defined(QK_PAIRS)
+#define QK_PAIRS 0
+#endif
 enum {
+    HAS_PAIRS = QK_PAIRS,
     HAS_CODES = QK_FORM == 4,
-    HAS_STEPS = QK_FORM == 2 || HAS_CODES,
-    IS_DENSE = QK_FORM == 1 || HAS_STEPS,
+    HAS_STEPS = (QK_FORM == 2 || HAS_CODES) && !HAS_PAIRS,
+    IS_DENSE = QK_FORM == 1 || QK_FORM == 2 || (HAS_CODES && !HAS_PAIRS),
     HAS_LANES = QK_FORM != 1 && !HAS_CODES,
     HAS_SLABS = QK_FORM == 3,
+    SIDE_BY_SIDE = HAS_CODES && HAS_PAIRS ? 2 : 1, // tiles of a place
 };
 #if !defined(QK_A_ACROSS)
 #define QK_A_ACROSS 0
@@ -180,7 +188,7 @@ QD_INLINE bool find_place(const qk_gemm_wgmma_args *p, uint32_t tiles_m, uint32_
     const uint32_t in_whole = p->band * p->g.tiles_n, band = index / in_whole;
     const uint32_t in_band = index - band * in_whole;
     const uint32_t height = qd_min(p->band, tiles_m - band * p->band);
-    at->n = in_band / height * BN;
+    at->n = in_band / height * (BN * SIDE_BY_SIDE);
     return find_rows(&p->g, band * p->band + in_band % height, &at->tile);
 }
 
@@ -378,6 +386,9 @@ QD_INLINE void load_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t b
         if (!IS_DENSE)
             tell_place(p, base, &places, &at);
         if (qd_lane() == 0 && is_found)
+            load_tile(p, maps, base, &stages, &at, block_k);
+        at.n += BN;
+        if (SIDE_BY_SIDE == 2 && qd_lane() == 0 && is_found)
             load_tile(p, maps, base, &stages, &at, block_k);
         qd_wave_barrier(); // all lanes look for the next tile
     }

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the gemm kernels for Hopper's tensor cores bring a tile's sums to d: what acts on them first,
-// then boxes by the copy engine, of bf16 or codes, or rows by lanes.
+// then boxes by the copy engine, of bf16 or codes, or rows by lanes. gemm_wgmma_pairs_gpu.h has
+// what becomes of pairs of columns.
 #ifndef QK_GEMM_WGMMA_STORE_GPU_H
 #define QK_GEMM_WGMMA_STORE_GPU_H
 
-#include "gemm_wgmma_gpu.h"
-#include "scale.h"
-
-/** Makes the team meet once its stores have read their LDS. */
-QD_INLINE void wait_for_stores(uint32_t team) {
-    if (qd_thread() % QD_TEAM == 0)
-        qd_tensor_store_wait();
-    qd_team_barrier(1 + team, QD_TEAM);
-}
+#include "gemm_wgmma_pairs_gpu.h"
 
 // ---- epilogues: what acts on the sums before they are stored
 
@@ -285,6 +278,10 @@ QD_INLINE void store_chunk(const qk_gemm_wgmma_args *p, uint32_t region, uint32_
  *  next tile begins. */
 QD_INLINE void store(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, const qd_ring *r,
                      uint32_t team, const target *to, float sum[CHUNKS][SUMS]) {
+    if (HAS_PAIRS) {
+        store_pairs(p, maps, base, r, team, to, sum[0]);
+        return;
+    }
     // From an address that it knows, clang computes others before the product's loop, where ptxas
     // may then spill sums.
     const uint32_t region = (IS_TIGHT ? base : qd_opaque(base)) + team * TEAM_D_BYTES;

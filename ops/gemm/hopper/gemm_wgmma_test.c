@@ -110,6 +110,25 @@ static void codes_are_taken(void **) {
     assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_64x128");
 }
 
+/** And those with SiLU-and-multiply, of any grouping; of codes where two tiles side by side fit. */
+static void pairs_are_taken(void **) {
+    qni_gemm_problem p = dense(QNI_BF16, 4096, 28672, 4096);
+    p.activation = QN_GEMM_SILU_AND_MUL, p.bias = memory;
+    assert_string_equal(cheapest(&p), "gemm.bf16_wgmma_silu_128x256");
+    p.dtype_d = QNI_F16, p.gate = memory, p.gate_rows = 1, p.c = memory, p.c_row = p.n / 2 + 1;
+    assert_non_null(strstr(cheapest(&p), "gemm.bf16_wgmma_silu_"));
+    p = dense(QNI_E4M3FN, 32768, 4096, 7168);
+    p.activation = QN_GEMM_SILU_AND_MUL, p.bias = memory;
+    p.grouping = QN_GEMM_GROUPED_INDEX, p.groups = 8, p.b_group = p.n * p.k;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_silu_128x192");
+    p.dtype_d = QNI_E4M3FN;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_silu_128x128");
+    p = dense(QNI_E4M3FN, 64, 4096, 7168), p.activation = QN_GEMM_SILU_AND_MUL;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_silu_64x32");
+    p.dtype_d = QNI_E4M3FN;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_silu_64x128");
+}
+
 /** The same product with m contiguous in a, n contiguous in b. */
 static qni_gemm_problem across(qni_gemm_problem p, bool is_a, bool is_b) {
     if (is_a)
@@ -142,6 +161,15 @@ static void layouts_have_tiles(void **) {
     }
 }
 
+static void assert_refused(const char *kernel, const qni_gemm_problem *p, const char *words) {
+    const qn_device chip = h200();
+    const qni_variant *variant = named(kernel);
+    qni_reason why = {""};
+    assert_false(variant->supports(variant, &chip, p, &why));
+    if (!strstr(why.text, words))
+        fail_msg("%s: \"%s\" lacks \"%s\"", kernel, why.text, words);
+}
+
 /** Heads whose rows take turns in a and d, as in MLA's absorbed products. */
 static qni_gemm_problem heads(qni_dtype dtype, int64_t count, int64_t m, int64_t n, int64_t k) {
     qni_gemm_problem p = dense(dtype, m, n, k);
@@ -165,6 +193,28 @@ static void groups_may_lie_anywhere(void **) {
     assert_tile_of("gemm.bf16_wgmma_", p);
 }
 
+/** Batches are groups whose rows are all real, and may share b. */
+static void batches_are_taken(void **) {
+    qni_gemm_problem p = dense(QNI_BF16, 256, 1, 512);
+    p.grouping = QN_GEMM_GROUPED_MASKED, p.groups = 64, p.expected_m = p.m;
+    p.a_group = p.m * p.k, p.d_group = p.m * p.n + 8;
+    assert_tile_of("gemm.bf16_wgmma_", p); // of one row of b, which all share
+    p.b_group = p.k;
+    assert_tile_of("gemm.bf16_wgmma_", p);
+    p = dense(QNI_E4M3FN, 256, 512, 512);
+    p.grouping = QN_GEMM_GROUPED_MASKED, p.groups = 64, p.expected_m = p.m;
+    p.a_group = p.m * p.k, p.d_group = p.m * p.n, p.b_group = p.n * p.k;
+    assert_tile_of("gemm.fp8_wgmma_", p);
+    p.dtype_scale_b = QNI_I32;
+    assert_refused("gemm.fp8_wgmma_128x128", &p, "scale_b is i32, takes f32");
+    p.dtype_scale_a = QNI_E8M0FNU;
+    assert_refused("gemm.fp8_wgmma_128x128", &p, "scale_a is e8m0fnu, takes f32");
+    p = heads(QNI_BF16, 8, 64, 128, 128), p.c = memory;
+    assert_refused("gemm.bf16_wgmma_128x128", &p, "takes no c of batches");
+    p.activation = QN_GEMM_SILU_AND_MUL;
+    assert_refused("gemm.bf16_wgmma_silu_64x64", &p, "takes no c of batches");
+}
+
 /** Groups count by the rows that each is likely to have. */
 static void groups_count_by_their_rows(void **) {
     qni_gemm_problem p = dense(QNI_E4M3FN, 4096, 4096, 7168);
@@ -177,15 +227,6 @@ static void groups_count_by_their_rows(void **) {
     assert_int_equal(named(cheapest(&p))->config.rows, 256);
     p.grouping = QN_GEMM_GROUPED_INDEX; // groups begin at multiples of 128
     assert_true(named(cheapest(&p))->config.rows <= 128);
-}
-
-static void assert_refused(const char *kernel, const qni_gemm_problem *p, const char *words) {
-    const qn_device chip = h200();
-    const qni_variant *variant = named(kernel);
-    qni_reason why = {""};
-    assert_false(variant->supports(variant, &chip, p, &why));
-    if (!strstr(why.text, words))
-        fail_msg("%s: \"%s\" lacks \"%s\"", kernel, why.text, words);
 }
 
 static void others_are_refused_by_name(void **) {
@@ -202,7 +243,7 @@ static void others_are_refused_by_name(void **) {
     assert_refused(fp8, &p, "k is not contiguous in b");
     p = across(dense(QNI_E4M3FN, 64, 128, 128), true, false);
     assert_refused(fp8, &p, "k is not contiguous in a");
-    assert_refused("gemm.bf16_wgmma_tt_64x64", &p, "a is e4m3fn, takes bf16");
+    assert_refused("gemm.bf16_wgmma_tt_64x64", &p, "b e4m3fn; takes bf16");
     p = dense(QNI_BF16, 64, 128, 128);
     assert_refused("gemm.bf16_wgmma_nn_64x64", &p, "n is not contiguous in b");
     assert_refused("gemm.bf16_wgmma_tt_64x64", &p, "m is not contiguous in a");
@@ -216,13 +257,23 @@ static void others_are_refused_by_name(void **) {
     p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_b = QNI_E4M3FNUZ;
     assert_refused(fp8, &p, "a is e4m3fn, b e4m3fnuz; takes e4m3fn");
     p = dense(QNI_E4M3FN, 64, 128, 128);
-    assert_refused(bf16, &p, "a is e4m3fn, takes bf16");
+    assert_refused(bf16, &p, "b e4m3fn; takes bf16");
     p.grouping = QN_GEMM_GROUPED_INDEX;
     assert_refused("gemm.fp8_wgmma_256x128", &p, "multiples of 128 rows, the tile has 256");
     p = dense(QNI_BF16, 64, 128, 128), p.activation = QN_GEMM_SILU_AND_MUL;
-    assert_refused(bf16, &p, "takes no SiLU-and-multiply, no bias or");
+    assert_refused(bf16, &p, "takes no SiLU-and-multiply");
+    p.dtype_d = QNI_E4M3FN;
+    assert_refused("gemm.bf16_wgmma_silu_64x64", &p, "d is e4m3fn with 64 columns; takes no FP8");
+    p = dense(QNI_E4M3FN, 64, 256, 128), p.dtype_d = QNI_E4M3FN;
+    assert_refused("gemm.fp8_wgmma_silu_64x128", &p, "takes SiLU-and-multiply alone");
+    p.activation = QN_GEMM_SILU_AND_MUL, p.d = memory + 8;
+    assert_refused("gemm.fp8_wgmma_silu_64x128", &p, "takes rows at multiples of 16 bytes");
+    p.d = memory, p.gate = memory, p.gate_rows = 64;
+    assert_refused("gemm.fp8_wgmma_silu_64x128", &p, "d is e4m3fn; then takes no gate");
+    p.gate = nullptr, p.n = 128;
+    assert_refused("gemm.fp8_wgmma_silu_64x128", &p, "64 columns; takes e4m3fn with a multiple of");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_F16;
-    assert_refused(fp8, &p, "takes no SiLU-and-multiply, no bias or");
+    assert_refused(fp8, &p, "takes no bias or activation of groups, and d of bf16");
     p = dense(QNI_E4M3FN, 64, 144, 128), p.dtype_d = QNI_E4M3FN;
     assert_refused(fp8, &p, "d is e4m3fn with 144 columns; takes e4m3fn with a multiple of 128");
     p = dense(QNI_E4M3FN, 64, 128, 128), p.dtype_d = QNI_E4M3FN, p.gate = memory, p.gate_rows = 64;
@@ -251,8 +302,10 @@ int main(void) {
         cmocka_unit_test(tiles_are_those_that_were_fastest),
         cmocka_unit_test(epilogues_are_taken),
         cmocka_unit_test(codes_are_taken),
+        cmocka_unit_test(pairs_are_taken),
         cmocka_unit_test(layouts_have_tiles),
         cmocka_unit_test(groups_may_lie_anywhere),
+        cmocka_unit_test(batches_are_taken),
         cmocka_unit_test(groups_count_by_their_rows),
         cmocka_unit_test(others_are_refused_by_name),
     };

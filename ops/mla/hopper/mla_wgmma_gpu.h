@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Latent attention on Hopper: what a workgroup computes, part after part, where it lies in LDS, and
-// the team that loads it. An image says QK_AHEAD.
+// the team that loads it.
 #ifndef QK_MLA_WGMMA_GPU_H
 #define QK_MLA_WGMMA_GPU_H
 
@@ -36,7 +36,7 @@ enum {
 // Places in LDS. A tile is full, and empty, half by half: a half is a team's values. The block of
 // kpe, which becomes the weights of the tile's team for the other one, goes with the other team's
 // half.
-enum { PLACES = 4 }; // pairs of tiles whose keys' places are known
+enum { PLACES = 2 }; // pairs of tiles whose keys' places are known
 enum {
     Q_AT = 0,
     K_AT = TILE_BYTES,
@@ -135,8 +135,7 @@ QD_INLINE uint32_t count_pairs(const part *p) {
 /** Lanes that copy a line, and rows that the team copies at once. */
 enum { LANES_OF_LINE = LINE_BYTES / 16, LINES = QD_TEAM / LANES_OF_LINE, TURNS = 64 / LINES };
 
-enum { AHEAD = QK_AHEAD }; // pairs that come to L2 before they are copied
-static_assert(AHEAD + 2 <= PLACES && PAIR == QD_TEAM, "a thread finds a key's place");
+static_assert(PAIR == QD_TEAM, "a thread finds a key's place");
 
 /** What a thread of the loading team knows. Places are counted in pieces of eight elements, which
  *  are 16 bytes in LDS. */
@@ -167,20 +166,14 @@ QD_INLINE const char *row_in(const qk_attention_rows *rows, uint32_t place) {
     return (const char *)rows->data + (uint64_t)place * (8 * KV_BYTES);
 }
 
-/** Puts the place of the thread's key, whose page has come, into LDS, and has the key come to
- *  L2. */
-QD_INLINE void put_place(loader *l, const part *p, uint32_t turn) {
+/** Puts the place of the thread's key, whose page has come, into LDS. */
+QD_INLINE void put_place(const loader *l, const part *p) {
     const qk_mla_args *a = l->args;
     const uint32_t slot = l->key % a->common.page_size, page = (uint32_t)l->page;
     qd_u32x2 place = 0;
-    if (l->key < p->end) {
+    if (l->key < p->end)
         place = (qd_u32x2){place_in(&a->common.k, page, slot), place_in(&a->tail.k, page, slot)};
-        if (AHEAD > 0) {
-            qd_bulk_prefetch(row_in(&a->common.k, place.x), QK_MLA_DIM * KV_BYTES);
-            qd_bulk_prefetch(row_in(&a->tail.k, place.y), QK_ATTENTION_MAX_TAIL * KV_BYTES);
-        }
-    }
-    *place_at(l, turn, l->thread) = place;
+    *place_at(l, l->turn, l->thread) = place;
 }
 
 /** Returns where the thread's piece of a line of row `row` goes in a block. */
@@ -293,8 +286,8 @@ QD_INLINE void copy_queries(const loader *l, const part *p) {
 }
 
 QD_INLINE void load_pair(loader *l, const part *p, uint32_t pair) {
-    put_place(l, p, l->turn + AHEAD);
-    ask_page(l, p, pair + AHEAD + 1);
+    put_place(l, p);
+    ask_page(l, p, pair + 1);
     qd_team_barrier(1 + LOADER, QD_TEAM); // all places of this pair are in LDS
     QD_UNROLL for (uint32_t tile = 0; tile < TEAMS; tile++) {
         copy_half(l, p, pair, tile, 0);
@@ -309,10 +302,6 @@ QD_INLINE void load_part(loader *l, const part *p) {
     ask_page(l, p, 0);
     if (p->is_first)
         copy_queries(l, p);
-    QD_UNROLL for (uint32_t i = 0; i < AHEAD; i++) {
-        put_place(l, p, l->turn + i);
-        ask_page(l, p, i + 1);
-    }
     QD_NO_UNROLL for (uint32_t pair = 0; pair < pairs; pair++)
         load_pair(l, p, pair);
 }
