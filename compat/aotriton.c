@@ -53,6 +53,9 @@ static qn_status attend_dense(qni_aotriton_call *c) {
     if (c->t[QNI_AOT_LSE].t)
         args.lse = make_dense_lse(&lse, c->softmax_lse, c->q);
     QN_TRY(qni_aotriton_under(c->op, qn_attention_workspace_bytes(&bytes, &args)));
+    const bool is_given = c->ext && c->ext->workspace;
+    if (!is_given && c->q->device.device_type == kDLCUDA)
+        bytes = 0; // attention says whether it can do without
     QN_TRY(qni_aotriton_take_workspace(c, bytes, &args.workspace));
     return qni_aotriton_run(c, &args);
 }

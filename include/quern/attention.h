@@ -60,7 +60,9 @@ typedef struct qn_attention_args {
     int64_t plan_bytes;
     /** u8 [plan_bytes] on the device, at a multiple of 8: a copy of the plan; CPU: optional. */
     const DLTensor *schedule;
-    DLTensor *workspace; /**< u8 at a multiple of 16, of workspace_bytes; null if those are 0 */
+    /** u8 at a multiple of 16, of workspace_bytes; null if those are 0. On Hopper, dense requests
+     *  of many queries run without it, too: more slowly, with the same bits. */
+    DLTensor *workspace;
 
     int32_t is_causal, is_top_left;
     int32_t has_window_left, has_window_right; /**< 1: window_left or window_right bounds keys */
@@ -131,7 +133,9 @@ typedef struct qn_attention_args {
  *            agree. */
 QN_API qn_status qn_attention(qn_stream *stream, const qn_attention_args *args);
 
-/** Computes the bytes of workspace that arguments without a plan need, often 0, from shapes alone.
+/** Computes the bytes of workspace for arguments without a plan, often 0, from shapes and the type
+ *  of q's device alone. On CUDA they may be 15 MB for dense prompts, whose last tiles are then
+ *  shared by all multiprocessors of a Hopper card.
  *  Errors: QN_E_INVALID (null, shape, a plan is given), QN_E_UNSUPPORTED (size). */
 QN_API qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *args);
 

@@ -6,8 +6,8 @@
 
 #include "../../runtime/tensor/read.h"
 #include "../shared/elements.h"
+#include "../shared/philox_abi.h"
 #include "attention_any_abi.h"
-#include "philox_abi.h"
 
 #include <quern/attention.h>
 
@@ -24,7 +24,9 @@ typedef struct qni_attention_problem {
     int64_t max_rows;                 // most rows of a request: qo_len * group
     bool has_few_rows, has_more_rows; // requests of at most QK_ATTENTION_FEW_ROWS rows; requests of
                                       // more
-    bool is_merged_later;             // the call's other part merges: attention_parts.c
+    void *workspace;                  // the call's; null: none
+    int64_t workspace_bytes;
+    bool is_merged_later; // the call's other part merges: attention_parts.c
     uint64_t turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // RoPE: the turns of each pair, see
                                                    // qni_rope_turns
 } qni_attention_problem;
@@ -142,6 +144,9 @@ static inline int64_t qni_attention_workspace_bytes(int64_t rows, int64_t num_kv
                ? INT64_MAX
                : bytes;
 }
+/** Returns the bytes of workspace with which Hopper's kernel for dense requests is faster; 0: it is
+ *  not. heads: of all requests. hopper/attention_wgmma.c. */
+int64_t qni_attention_states_bytes(int64_t heads, int64_t qo_len, int64_t kv_len, int64_t head_dim);
 /** Returns the keys of a chunk for a request; INT32_MAX: the request is not split. The result
  *  depends on the request's lengths alone. attention_plan.c. */
 int32_t qni_attention_default_chunk(int64_t qo_len, int64_t kv_len);

@@ -466,7 +466,8 @@ static qn_status check_dense_shape(const char *name, const DLTensor *t) {
     return QN_OK;
 }
 
-qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *a) {
+/** Computes the bytes without which a dense call is refused. */
+static qn_status count_needed(int64_t *bytes, const qn_attention_args *a) {
     if (!bytes)
         return INVALID("bytes is null");
     QN_TRY(QNI_CHECK_STRUCT(OP, "args", qn_attention_args, a));
@@ -485,5 +486,16 @@ qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *
     QN_TRY(check_rows(a->q->shape[0], qo_len, heads, chunks));
     const int64_t rows = chunks > 1 ? chunks * a->q->shape[0] * qo_len : 0;
     *bytes = qni_attention_workspace_bytes(rows, heads, a->v->shape[3]);
+    return QN_OK;
+}
+
+qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *a) {
+    QN_TRY(count_needed(bytes, a));
+    if (*bytes || a->is_causal || a->q->device.device_type != kDLCUDA)
+        return QN_OK;
+    const int token = token_dim(4, a->layout == QN_HND);
+    const int64_t *q = a->q->shape, dim_vo = a->v->shape[3];
+    *bytes = qni_attention_states_bytes(q[0] * q[3 - token], q[token], a->k->shape[token],
+                                        q[3] > dim_vo ? q[3] : dim_vo);
     return QN_OK;
 }

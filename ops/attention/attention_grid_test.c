@@ -9,6 +9,7 @@
 //
 //   attention_grid_test [--all] [--target cpu|gfx942|…]
 //   --all: FlashInfer's sizes on simulated GPUs too
+#include "../../runtime/sanitized.h"
 #include "../../runtime/testing.h"
 #include "attention_grid.h"
 
@@ -39,11 +40,7 @@ typedef struct job {
     pid_t pid;
     tally *tally;
 } job;
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { SHARDS = 3, WALKED = 1 }; // sanitizers take several times as long
-#else
-enum { SHARDS = 3, WALKED = SHARDS };
-#endif
+enum { SHARDS = 3, WALKED = QNI_IS_SANITIZED ? 1 : SHARDS };
 static const job *current; // a child's
 
 /** Returns whether only the kernel that a call would use runs on a case. All other kernels run on

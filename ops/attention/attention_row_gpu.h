@@ -4,10 +4,10 @@
 #ifndef QK_ATTENTION_ROW_GPU_H
 #define QK_ATTENTION_ROW_GPU_H
 
+#include "../shared/philox_abi.h"
 #include "attention_abi.h"
 #include "elementary.h"
 #include "elements.h"
-#include "philox_abi.h"
 
 constexpr float log2_e = 0x1.715476p+0f;
 

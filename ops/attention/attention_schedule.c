@@ -108,11 +108,17 @@ static void place_partials(qk_attention_args *g, float *workspace, int64_t bytes
     g->partial_lse = workspace + room * g->num_kv_heads * g->head_dim_vo;
 }
 
+/** Returns whether a kernel may use workspace that the call could do without. */
+static bool may_like_workspace(const qni_call *call, const qni_attention_problem *p) {
+    return !p->plan && call->stream->device->id.device_type == kDLCUDA;
+}
+
 qn_status qni_attention_read_workspace(const qni_call *call, DLTensor *workspace, qni_tensor *read,
                                        qni_attention_problem *p) {
     const int64_t bytes = qni_attention_workspace_bytes(qni_attention_workspace_rows(p),
                                                         p->args.num_kv_heads, p->args.head_dim_vo);
-    const bool is_used = bytes > 0 || (p->plan && p->plan->is_for_graph && workspace);
+    const bool is_needed = bytes > 0 || (p->plan && p->plan->is_for_graph && workspace);
+    const bool is_used = is_needed || may_like_workspace(call, p);
     *read = (qni_tensor){
         .name = "workspace",
         .t = workspace,
@@ -129,8 +135,10 @@ qn_status qni_attention_read_workspace(const qni_call *call, DLTensor *workspace
         return INVALID("workspace is null, needs %ld bytes", (long)bytes);
     if (given < bytes)
         return INVALID("workspace has %ld bytes, needs %ld", (long)given, (long)bytes);
-    if (is_used)
+    if (is_needed)
         place_partials(&p->args, read->data, given);
+    if (is_used)
+        p->workspace = read->data, p->workspace_bytes = given;
     return QN_OK;
 }
 

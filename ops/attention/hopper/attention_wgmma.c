@@ -130,6 +130,48 @@ double qni_attention_wgmma_cost(const qni_variant *variant, const qn_device *, c
     return variant->config.rows * variant->config.columns / faster;
 }
 
+// ---- room for states of rows, of each workgroup and team, and their flags
+
+static int64_t state_bytes(int64_t head_dim) {
+    const int64_t columns = head_dim <= 64 ? 64 : 128;
+    return QK_WGMMA_STATE_FLOATS(columns) * (int64_t)sizeof(float) * 128;
+}
+
+int64_t qni_attention_states_bytes(int64_t heads, int64_t qo_len, int64_t kv_len,
+                                   int64_t head_dim) {
+    constexpr int64_t least_steps = 8; // below, states would cost more than they save
+    const int64_t steps = qni_pieces(kv_len, QK_WGMMA_KEYS(head_dim <= 64 ? 64 : 128));
+    const int64_t head_tiles = qni_pieces(qo_len, QK_WGMMA_ROWS);
+    int64_t all;
+    if (head_dim > 128 || steps < least_steps || head_tiles * heads < 2 ||
+        __builtin_mul_overflow(head_tiles * heads, steps, &all) || all > INT32_MAX)
+        return 0;
+    return QK_WGMMA_MOST_GROUPS * QK_WGMMA_TEAMS *
+           (state_bytes(head_dim) + (int64_t)sizeof(uint64_t));
+}
+
+/** Returns a number that memory does not hold by chance, another one each time. */
+static uint64_t number_launch(void) {
+    static _Atomic uint64_t launches;
+    return ++launches * 0x9E3779B97F4A7C15;
+}
+
+/** Gives states room if a last round of tiles would leave multiprocessors idle. */
+static void place_states(const qni_attention_problem *p, int64_t tiles, int64_t groups,
+                         qk_attention_wgmma_args *args) {
+    const qk_attention_args *g = &p->args;
+    const int64_t head_dim = g->head_dim_qk > g->head_dim_vo ? g->head_dim_qk : g->head_dim_vo;
+    const int64_t bytes = qni_attention_states_bytes(
+        (int64_t)g->requests * g->num_kv_heads * g->group, g->qo_len, g->kv_len, head_dim);
+    if (g->right != INT32_MAX || !bytes || p->workspace_bytes < bytes || tiles % groups == 0 ||
+        groups > QK_WGMMA_MOST_GROUPS)
+        return;
+    args->states = p->workspace;
+    args->are_there =
+        (uint64_t *)((char *)p->workspace + groups * QK_WGMMA_TEAMS * state_bytes(head_dim));
+    args->launch = number_launch();
+}
+
 qn_status qni_attention_wgmma(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
     const qk_attention_args *g = &p->args;
@@ -140,7 +182,9 @@ qn_status qni_attention_wgmma(const qni_variant *variant, qn_stream *stream, con
     const int64_t tiles =
         (int64_t)g->requests * g->num_kv_heads * g->group * qni_pieces(g->qo_len, QK_WGMMA_ROWS);
     const int64_t most = stream->device->info.num_compute_units;
-    const uint32_t grid[3] = {(uint32_t)(tiles < most ? tiles : most), 1, 1};
+    const int64_t groups = tiles < most ? tiles : most;
+    place_states(p, tiles, groups, &args);
+    const uint32_t grid[3] = {(uint32_t)groups, 1, 1};
     return qni_launch(stream, &variant->config.kernel[0], grid, QK_WGMMA_THREADS, &args,
                       sizeof args);
 }

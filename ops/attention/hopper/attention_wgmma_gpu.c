@@ -13,7 +13,8 @@
 // Registers of a thread: QK_D / 2 sums of o; of each tile SUMS scores, and as many weights in pairs
 // Roles     one thread of the last team loads by the copy engine; the others multiply and store
 // Order     a row's tiles of keys from the last to the first, so that edges come first. Tiles of
-//           queries that see most keys come first, there and back
+//           queries that see most keys come first, there and back. If all see the same keys, and
+//           there is room for states, workgroups have equal shares: see qk_wgmma_shares
 // Edges     what lies outside a tensor loads as zero and is not stored; scores are hidden in the
 //           tiles where a bound or the last key lies
 // Schedule  a team starts q k^T of a tile and p v of the tile before, and weighs the one's scores
@@ -29,6 +30,7 @@
 #define SUMS 40
 #endif
 #include "attention_wgmma_gpu.h"
+#include "flag.h"
 static_assert(KEYS == QK_WGMMA_KEYS(QK_D));
 
 enum {
@@ -49,10 +51,12 @@ static_assert(LDS_BYTES <= 232448, "the stages are more than a multiprocessor's 
 
 // ---- tiles
 
-/** A tile of queries. All of its rows see tiles of keys 0 to whole - 1; none sees tile `end`. */
+/** A tile of queries, or a part of one. All of its rows see tiles of keys 0 to whole - 1; none
+ *  sees tile `end`. */
 typedef struct tile {
     uint32_t request, head, row; // row: the first query
-    uint32_t whole, end;
+    uint32_t first, whole, end;  // tiles of keys: the part's are first .. end - 1
+    bool is_begun;               // another workgroup did what comes before
 } tile;
 
 /** Lengths, as the functions of attention_abi.h want them. */
@@ -92,15 +96,41 @@ QD_INLINE tile find_tile(const qk_attention_args *g, uint32_t index) {
                   .end = tiles_of_row(g, row + QK_WGMMA_ROWS - 1)};
 }
 
+/** Finds the tile, or the part of one, that this workgroup does after `done` tiles of keys of its
+ *  share. */
+QD_INLINE bool find_part(const qk_attention_args *g, uint32_t done, tile *t) {
+    const qk_wgmma_shares shares = {count_tiles(g), tiles_of_row(g, 0), __gpu_num_blocks(0)};
+    qk_wgmma_part part;
+    if (!qk_wgmma_find_part(&shares, qd_block(), done, &part))
+        return false;
+    *t = find_tile(g, part.tile);
+    t->first = part.first, t->end = part.end, t->is_begun = part.end < shares.steps;
+    return true;
+}
+
 /** This workgroup's tile of a round; count_tiles(g) or more: none. Who had a shorter tile in one
  *  round gets a longer one in the next. */
 QD_INLINE uint32_t tile_of_round(uint32_t round) {
     const uint32_t grid = __gpu_num_blocks(0);
     return round * grid + (round % 2 ? grid - 1 - qd_block() : qd_block());
 }
-#define FOR_ROUNDS(round, g)                                                                       \
-    for (uint32_t round = 0, rounds_ = qd_div_up(count_tiles(g), __gpu_num_blocks(0));             \
-         round < rounds_; round++)
+
+/** Finds what this workgroup does next, and counts it in *done, at first zero: tiles of keys of
+ *  its share, or rounds. */
+QD_INLINE bool next_tile(const qk_attention_wgmma_args *p, uint32_t *done, tile *t) {
+    const qk_attention_args *g = &p->common;
+    if (p->states) {
+        if (!find_part(g, *done, t))
+            return false;
+        *done += t->end - t->first;
+        return true;
+    }
+    const uint32_t index = tile_of_round((*done)++);
+    if (index >= count_tiles(g))
+        return false;
+    *t = find_tile(g, index);
+    return true;
+}
 
 // ---- the loader
 
@@ -146,23 +176,21 @@ QD_INLINE void load_tile(const qk_attention_args *g, uint64_t maps, uint32_t bas
     load_keys(k, head, (t->end - 1) * KEYS, t->request);
     QD_UNROLL for (uint32_t team = 1; team < TEAMS; team++)
         load_queries(maps, base, team, t, q_parity);
-    QD_NO_UNROLL for (uint32_t i = t->end - 1; i > 0; i--) {
+    QD_NO_UNROLL for (uint32_t i = t->end - 1; i > t->first; i--) {
         load_keys(k, head, (i - 1) * KEYS, t->request);
         load_keys(v, head, i * KEYS, t->request);
     }
-    load_keys(v, head, 0, t->request);
+    load_keys(v, head, t->first * KEYS, t->request);
 }
 
 /** Loads what all of the workgroup's tiles need; one thread. */
-QD_INLINE void load_tiles(const qk_attention_args *g, uint64_t maps, uint32_t base) {
+QD_INLINE void load_tiles(const qk_attention_wgmma_args *p, uint64_t maps, uint32_t base) {
     way k = {base + K_AT, base + K_FULL_AT, base + K_EMPTY_AT, MAP_K, {0, 1}};
     way v = {base + V_AT, base + V_FULL_AT, base + V_EMPTY_AT, MAP_V, {0, 1}};
-    uint32_t q_parity = 1;
-    QD_NO_UNROLL FOR_ROUNDS(round, g) {
-        if (tile_of_round(round) >= count_tiles(g))
-            continue;
-        const tile t = find_tile(g, tile_of_round(round));
-        load_tile(g, maps, base, &t, q_parity, &k, &v);
+    uint32_t done = 0, q_parity = 1;
+    tile t;
+    QD_NO_UNROLL while (next_tile(p, &done, &t)) {
+        load_tile(&p->common, maps, base, &t, q_parity, &k, &v);
         q_parity ^= 1;
     }
 }
@@ -219,7 +247,6 @@ QD_INLINE void take_first(work *w, const int32_t limit[2], bool is_whole) {
         hide(s, limit);
     weigh(&w->x, s);
     pack(&w->x, s);
-    w->x.grows = false; // o is still zero
 }
 
 /** Takes the scores of one more tile of keys, and the values of the tile before. Nothing is under
@@ -270,7 +297,7 @@ QD_INLINE int32_t limit_of(const qk_attention_args *g, uint32_t row, uint32_t at
 /** Passes over tiles of keys which none of the team's rows sees. Returns the last one that is
  *  seen. */
 QD_INLINE uint32_t skip_keys(const qk_attention_args *g, work *w, const tile *t) {
-    const uint32_t end = tiles_of_row(g, t->row + w->team * 64 + 63);
+    const uint32_t end = qd_min(t->end, tiles_of_row(g, t->row + w->team * 64 + 63));
     QD_NO_UNROLL for (uint32_t at = t->end; at > end; at--) {
         wait_for_keys(w);
         leave_keys(w);
@@ -280,26 +307,72 @@ QD_INLINE uint32_t skip_keys(const qk_attention_args *g, work *w, const tile *t)
     return end - 1;
 }
 
-/** Computes o, undivided, of the team's rows of a tile. */
+/** Adds a tile's values, undivided, to the o of the team's rows. */
 QD_INLINE void attend(const qk_attention_args *g, work *w, const tile *t, uint32_t q_parity) {
     uint32_t at = skip_keys(g, w, t);
     const uint32_t row = first_row(w, t);
     int32_t limit[2] = {limit_of(g, row, at), limit_of(g, row + 8, at)};
-    begin_rows(&w->x);
     qd_mbarrier_wait(w->base + Q_FULL_AT + 8 * w->team, q_parity);
     take_first(w, limit, at < t->whole);
-    QD_NO_UNROLL while (at > t->whole) {
+    QD_NO_UNROLL while (at > qd_max(t->whole, t->first)) {
         at--;
         QD_UNROLL for (uint32_t r = 0; r < 2; r++)
             limit[r] += KEYS;
         take_next(w, limit, false);
     }
-    QD_NO_UNROLL while (at > 0) {
+    QD_NO_UNROLL while (at > t->first) {
         at--;
         take_next(w, limit, true);
     }
     release(w->base + Q_EMPTY_AT + 8 * w->team);
     take_last(w);
+}
+
+// ---- tiles of queries that two workgroups share
+
+enum { STATE_FOURS = QK_WGMMA_STATE_FLOATS(QK_D) / 4 };
+
+/** The first of this thread's floats of the state that a workgroup's team leaves, in fours. */
+QD_INLINE qd_f32x4 *state_of(const qk_attention_wgmma_args *p, const work *w, uint32_t group) {
+    const uint32_t slot = group * TEAMS + w->team;
+    return (qd_f32x4 *)p->states + slot * (STATE_FOURS * QD_TEAM) + qd_thread() % QD_TEAM;
+}
+
+/** Leaves the rows to the workgroup that goes on with the tile, which is the next one. */
+QD_INLINE void leave(const qk_attention_wgmma_args *p, const work *w) {
+    qd_f32x4 *const to = state_of(p, w, qd_block());
+    const rows *x = &w->x;
+    QD_UNROLL for (uint32_t i = 0; i < O_SUMS / 4; i++)
+        to[i * QD_TEAM] =
+            (qd_f32x4){x->o[4 * i], x->o[4 * i + 1], x->o[4 * i + 2], x->o[4 * i + 3]};
+    to[O_SUMS / 4 * QD_TEAM] = (qd_f32x4){x->top[0], x->top[1], x->sum[0], x->sum[1]};
+    qd_team_barrier(1 + w->team, QD_TEAM);
+    if (qd_thread() % QD_TEAM == 0)
+        qd_flag_set(p->are_there + qd_block() * TEAMS + w->team, p->launch);
+}
+
+/** Waits until the workgroup before has left its state, and forgets that it has. */
+QD_INLINE void wait_for_state(const qk_attention_wgmma_args *p, const work *w) {
+    uint64_t *const flag = p->are_there + (qd_block() - 1) * TEAMS + w->team;
+    if (qd_thread() % QD_TEAM == 0) {
+        qd_flag_wait(flag, p->launch);
+        *flag = 0;
+    }
+    qd_team_barrier(1 + w->team, QD_TEAM);
+}
+
+/** Goes on with the rows that the workgroup before has begun. */
+QD_INLINE void resume(const qk_attention_wgmma_args *p, work *w) {
+    const qd_f32x4 *const from = state_of(p, w, qd_block() - 1);
+    rows *x = &w->x;
+    wait_for_state(p, w);
+    QD_UNROLL for (uint32_t i = 0; i < O_SUMS / 4; i++) {
+        const qd_f32x4 o = from[i * QD_TEAM];
+        QD_UNROLL for (uint32_t j = 0; j < 4; j++)
+            x->o[4 * i + j] = o[j];
+    }
+    const qd_f32x4 last = from[O_SUMS / 4 * QD_TEAM];
+    x->top[0] = last[0], x->top[1] = last[1], x->sum[0] = last[2], x->sum[1] = last[3];
 }
 
 // ---- from sums to o
@@ -341,15 +414,22 @@ QD_INLINE void store(const qk_attention_args *g, uint64_t maps, const work *w, c
                              t->request);
 }
 
-QD_INLINE void run_tiles(const qk_attention_args *g, uint64_t maps, uint32_t base, uint32_t team) {
+QD_INLINE void run_tiles(const qk_attention_wgmma_args *p, uint64_t maps, uint32_t base,
+                         uint32_t team) {
+    const qk_attention_args *g = &p->common;
     work w = {.base = base, .team = team, .x = {.scale = g->scale * log2_e}};
-    uint32_t q_parity = 0;
-    QD_NO_UNROLL FOR_ROUNDS(round, g) {
-        if (tile_of_round(round) >= count_tiles(g))
-            continue;
-        const tile t = find_tile(g, tile_of_round(round));
+    uint32_t done = 0, q_parity = 0;
+    tile t;
+    QD_NO_UNROLL while (next_tile(p, &done, &t)) {
+        if (t.is_begun)
+            resume(p, &w);
+        else
+            begin_rows(&w.x);
         attend(g, &w, &t, q_parity);
-        store(g, maps, &w, &t);
+        if (t.first)
+            leave(p, &w);
+        else
+            store(g, maps, &w, &t);
         q_parity ^= 1;
     }
     if (qd_thread() % QD_TEAM == 0)
@@ -394,10 +474,10 @@ QD_KERNEL_HEAD(512, LDS_BYTES, "", qk_attention_wgmma)(const qk_attention_wgmma_
     qd_begin();
     if (team < TEAMS) {
         QD_REGISTERS_MORE(160);
-        run_tiles(&p.common, maps, base, team);
+        run_tiles(&p, maps, base, team);
     } else {
         QD_REGISTERS_LESS(32);
         if (qd_thread() == TEAMS * QD_TEAM)
-            load_tiles(&p.common, maps, base);
+            load_tiles(&p, maps, base);
     }
 }

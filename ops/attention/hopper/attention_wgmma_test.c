@@ -4,6 +4,7 @@
 #include "../../../runtime/testing.h"
 #include "../../shared/op_test.h"
 #include "../attention.h"
+#include "attention_wgmma_abi.h"
 
 static alignas(16) uint8_t memory[64];
 
@@ -126,6 +127,71 @@ static void test_choice(void **) {
         assert_string_equal(cheapest(&p), head_dim <= 64 ? "attention.gpu_wgmma_64_f16"
                                                          : "attention.gpu_wgmma_128_f16");
     }
+}
+
+// ---- shares of tiles
+
+/** Walks a workgroup's share. Counts in taken[] how often each tile's keys are taken, and asserts
+ *  that who goes on with a tile finds it begun. */
+static void walk_share(const qk_wgmma_shares *s, uint32_t group, uint8_t *taken) {
+    qk_wgmma_part part, begun;
+    uint32_t done = 0;
+    for (; qk_wgmma_find_part(s, group, done, &part); done += part.end - part.first) {
+        assert_true(part.tile < s->tiles && part.first < part.end && part.end <= s->steps);
+        for (uint32_t step = part.first; step < part.end; step++)
+            taken[part.tile * s->steps + step]++;
+        if (part.first > 0)
+            assert_true(done == 0 && part.end == s->steps);
+        if (part.end == s->steps)
+            continue;
+        assert_true(group > 0 && qk_wgmma_find_part(s, group - 1, 0, &begun));
+        assert_true(begun.tile == part.tile && begun.first == part.end);
+        assert_true(done + 1 >= begun.end - begun.first); // by then it has been left
+    }
+    const uint32_t all = s->tiles * s->steps;
+    assert_in_range(done, all / s->groups, (all + s->groups - 1) / s->groups);
+}
+
+static void test_shares(void **) {
+    static const uint32_t groups[] = {1, 2, 3, 7, 78, 132, 144};
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+        for (uint32_t tiles = groups[g]; tiles < 3 * groups[g] + 5; tiles += 1 + tiles / 40)
+            for (uint32_t steps = 1; steps < 60; steps += 1 + steps / 3) {
+                const qk_wgmma_shares s = {tiles, steps, groups[g]};
+                uint8_t *taken = calloc(tiles, steps);
+                assert_non_null(taken);
+                for (uint32_t group = 0; group < s.groups; group++)
+                    walk_share(&s, group, taken);
+                for (uint32_t i = 0; i < tiles * steps; i++)
+                    assert_int_equal(taken[i], 1);
+                free(taken);
+            }
+}
+
+/** FLUX's tiles: 4 rounds and 48 more. Shares' tiles of a round lie side by side. */
+static void test_share_places(void **) {
+    const qk_wgmma_shares s = {576, 58, 132};
+    qk_wgmma_part part;
+    for (uint32_t group = 0; group < s.groups - 1; group++) {
+        assert_true(qk_wgmma_find_part(&s, group, 0, &part));
+        const uint32_t begun = part.first ? part.end - part.first : 0;
+        for (uint32_t round = 0; round < 4; round++) {
+            assert_true(qk_wgmma_find_part(&s, group, begun + round * s.steps, &part));
+            assert_int_equal(part.tile, round * s.groups + s.groups - 1 - group);
+        }
+    }
+}
+
+static void test_states_bytes(void **) {
+    const int64_t most = 144 * 3, flux = qni_attention_states_bytes(24, 4608, 4608, 128);
+    assert_int_equal(flux, most * ((64 + 4) * 4 * 128 + 8));
+    assert_int_equal(qni_attention_states_bytes(24, 4608, 4608, 64),
+                     most * ((32 + 4) * 4 * 128 + 8));
+    assert_int_equal(qni_attention_states_bytes(24, 4608, 4608, 136), 0);
+    assert_int_equal(qni_attention_states_bytes(24, 4608, 560, 128), 0);
+    assert_int_equal(qni_attention_states_bytes(24, 4608, 561, 128), flux);
+    assert_int_equal(qni_attention_states_bytes(1, 192, 4608, 128), 0);
+    assert_int_equal(qni_attention_states_bytes(INT32_MAX, INT32_MAX, INT32_MAX, 128), 0);
 }
 
 static void test_decode_choice(void **) {
@@ -355,9 +421,10 @@ int main(void) {
         cmocka_unit_test(test_invariance),      cmocka_unit_test(test_batch_takes),
         cmocka_unit_test(test_batch_head_dims), cmocka_unit_test(test_batch_refusals),
         cmocka_unit_test(test_batch_choice),    cmocka_unit_test(test_dense_choice),
-        cmocka_unit_test(test_choice),          cmocka_unit_test(test_decode_choice),
-        cmocka_unit_test(test_decode_takes),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_decode_refusals),
+        cmocka_unit_test(test_choice),          cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_share_places),    cmocka_unit_test(test_states_bytes),
+        cmocka_unit_test(test_decode_choice),   cmocka_unit_test(test_decode_takes),
+        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_decode_refusals),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
