@@ -146,7 +146,30 @@ def new_tokens():
             "nnz": 6}
 
 
+def distribution(*shape, seed=3):
+    return torch.softmax(2 * randn(*shape, dtype=torch.float32, seed=seed), -1)
+
+
+def sampled(x="probs", **more):
+    """Returns a call that draws 64 tokens from 4 rows of 40."""
+    rows = {"probs": lambda: distribution(4, 40), "logits": lambda: randn(4, 40, dtype=torch.float32, seed=3)}[x]
+    return lambda: {x: rows(), "indices": torch.arange(64) % 4, "seed": 3, "offset": 5, **more}
+
+
+def drafted():
+    return {"draft_probs": distribution(9, 3, 40), "draft_token_ids": torch.arange(27).reshape(9, 3) % 5,
+            "target_probs": distribution(9, 4, 40, seed=4), "seed": 3, "offset": 5}
+
+
 FUNCTIONS = {
+    "softmax": (lambda: {"logits": randn(4, 40)}, ()), "sampling_from_logits": (sampled("logits"), ()),
+    "sampling_from_probs": (sampled(), ()), "top_p_sampling_from_probs": (sampled(top_p=0.9), ()),
+    "top_k_sampling_from_probs": (sampled(top_k=20), ()), "min_p_sampling_from_probs": (sampled(min_p=0.01), ()),
+    "top_k_top_p_sampling_from_logits": (sampled("logits", top_k=20, top_p=0.9), ()),
+    "top_k_top_p_sampling_from_probs": (sampled(top_k=20, top_p=0.9), ()),
+    "top_p_renorm_probs": (lambda: {"probs": distribution(4, 40), "top_p": 0.9}, ()),
+    "top_k_renorm_probs": (lambda: {"probs": distribution(4, 40), "top_k": 20}, ()),
+    "top_k_mask_logits": (lambda: {"logits": randn(4, 40), "top_k": 20}, ()), "chain_speculative_sampling": (drafted, ()),
     **dict.fromkeys(("silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"), (lambda: {"input": randn(3, 128)}, ())),
     **dict.fromkeys(("rmsnorm", "gemma_rmsnorm"), (norm(), ())),
     **dict.fromkeys(("fused_add_rmsnorm", "gemma_fused_add_rmsnorm"), (norm(residual=rows(3, 64)), ("input", "residual"))),

@@ -57,7 +57,21 @@ def written(*shape, dtype=torch.int32, **beside):
     return Written(*shape, dtype=dtype, **beside)
 
 
+NO_SEED = {"seed": None, "offset": None}
+SPOILT = torch.full((4, 40), torch.nan)
+
 LINES = {
+    # sampling
+    "deterministic": Hint(True, False), "is_deterministic": Hint(True, False),
+    **dict.fromkeys(("logits", "probs", "draft_probs", "target_probs"), Acts(lambda t: t.flip(-1))), "draft_token_ids": Acts(more),
+    "temperature": Acts(0.5), "top_k": Acts(2), "top_p": Acts(0.2), "min_p": Acts(0.9), "filter_apply_order": Acts("joint"),
+    "seed": Acts(4), "offset": Acts(6), "return_valid": Acts(True),
+    "generator": Acts(torch.Generator().manual_seed(7), **NO_SEED),
+    "sampling_from_logits.check_nan": Acts(True, logits=SPOILT), "top_k_top_p_sampling_from_logits.check_nan": Acts(True, logits=SPOILT),
+    "check_nan": Acts(True, probs=SPOILT),
+    **{f"{name}.indices": Acts(lambda t: t.flip(0)) for name in FUNCTIONS if "sampling_from" in name},
+    "maybe_output_accepted_token_num": Acts(torch.ones(9, dtype=torch.int64)),
+    "maybe_output_emitted_draft_token_num": Acts(torch.ones(9, dtype=torch.int64)),
     # how, not what
     "enable_pdl": Hint(None, True, False), "non_blocking": Hint(True, False), "use_tensor_cores": Hint(True, False),
     "backend": Hint("auto", "fa2", "fa3", refused=("cudnn", "cutlass", "trtllm-gen", "cute-dsl", "cutile")),

@@ -6,6 +6,9 @@ import math
 import torch
 from torch.nn import functional
 
+from ._fallback_sampling import (chain_speculative_sampling, sample, softmax, top_k_mask_logits,  # noqa: F401
+                                 top_k_renorm_probs, top_p_renorm_probs)
+
 
 def _rms(total, weight, eps, shift=0.0):
     return total * torch.rsqrt(total.square().mean(-1, keepdim=True) + eps) * (weight.float() + shift)

@@ -27,6 +27,11 @@ from .rope import (apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31
                    apply_llama31_rope_pos_ids_inplace, apply_rope, apply_rope_inplace, apply_rope_pos_ids,
                    apply_rope_pos_ids_inplace, apply_rope_with_cos_sin_cache, apply_rope_with_cos_sin_cache_inplace,
                    mla_rope_quantize_fp8, rope_quantize_fp8, rope_quantize_fp8_append_paged_kv_cache)
+from .sampling import (chain_speculative_sampling, min_p_sampling_from_probs, sampling_from_logits, sampling_from_probs, softmax,
+                       top_k_mask_logits, top_k_renorm_probs, top_k_sampling_from_probs, top_k_top_p_sampling_from_logits,
+                       top_k_top_p_sampling_from_probs, top_p_renorm_probs, top_p_sampling_from_probs)
+
+__version__ = "0.7.2"
 
 
 def __getattr__(name):
