@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks that every op on a device agrees with its definition, on a simulated GPU under every check
-// of the simulator.
+// of the simulator. On GPUs, and with a sanitizer, problems are those of a quick check.
 //
 //   families_test SPEC
 //
 // gemm and quantize have longer tests of their own.
+#include "../runtime/sanitized.h"
+
 #include <quern/quern.h>
 
 #include <setjmp.h>
@@ -46,8 +48,9 @@ static bool is_tested_elsewhere(const char *op) {
 
 static void test_device(void **state) {
     const char *spec = *state;
-    const qn_check_options options = {
-        .struct_size = sizeof options, .seed = 1, .quick = strcmp(spec, "cpu") != 0};
+    const qn_check_options options = {.struct_size = sizeof options,
+                                      .seed = 1,
+                                      .quick = QNI_IS_SANITIZED || strcmp(spec, "cpu") != 0};
     qn_device *device = nullptr;
     tally t = {};
     if (qn_device_open(&device, spec) != QN_OK) {

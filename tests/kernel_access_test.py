@@ -46,6 +46,10 @@ RULES = [
     ("kvcache", "qk_kvcache_seq_lens", ANY, ANY, ""),  # one int32 a sequence
     ("kvcache", "*_quant_*", {WORD}, {CODES}, "l"),
     ("kvcache", "*", {WORD}, set(), "ls"),
+    ("moe_route", "*", ANY, ANY, ""),  # logits at any element, one expert a lane
+    ("moe_sort", "*", ANY, ANY, ""),  # one int32 a pair
+    ("moe_activate", "*", ANY, ANY, ""),  # rows of any length and place
+    ("moe_rows", "*", ANY, ANY, ""),  # rows of any length and place
     ("quantize", "qk_dequantize_*", {CODES, WORD, END}, {END}, "s"),
     ("quantize", "*", {END}, {CODES, WORD, END}, "l"),
     ("quantize_rows", "qk_rows_any_*", ANY, ANY, ""),

@@ -357,7 +357,7 @@ static qn_status check_clock(const qn_device_info *info) {
 /** Opens the device. Times of a simulated one are modelled. */
 static qn_status open_device(job *j) {
     qn_device_info *info = &j->report.device.info;
-    cli_clock_start(o.clock);
+    cli_clock_start("sample", o.clock);
     CLI_TRY(cli_device_open(&j->report.device, o.spec));
     CLI_TRY(check_clock(info));
     o.runs = o.runs ? o.runs : info->is_modelled ? 1 : RUNS;

@@ -13,10 +13,12 @@
 #include <quern/kvcache.h>
 #include <quern/layout.h>
 #include <quern/mla.h>
+#include <quern/moe.h>
 #include <quern/norm.h>
 #include <quern/probe.h>
 #include <quern/quantize.h>
 #include <quern/rope.h>
+#include <quern/sampling.h>
 #include <quern/tune.h>
 
 #endif

@@ -28,6 +28,7 @@ from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
 from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_and_cache_mla,
                        get_batch_indices_positions, get_seq_lens, reshape_and_cache)
 from ._mla import mla_decode
+from ._moe import fused_moe, moe_activate, moe_permute, moe_route, moe_sort, moe_sum
 from ._norm import (adaptive_layernorm, adaptive_layernorm_dynamic_quant, fused_add_rmsnorm, fused_add_rmsnorm_quant,
                    gated_residual_layernorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm,
                    rmsnorm_dynamic_quant, rmsnorm_quant)
@@ -37,6 +38,8 @@ from ._quantize import (convert_fp8, dequantize_fp8, packbits, quantize_fp8, qua
 from ._rope import (apply_llama31_rope, apply_llama31_rope_pos_ids, apply_rope, apply_rope_pos_ids,
                     apply_rope_with_cos_sin_cache, qk_rmsnorm_rope, rope_quantize_fp8,
                     rope_quantize_fp8_append_paged_kv_cache)
+from ._sampling import (apply_penalties, chain_speculative_sampling, sample, sample_greedy, sample_probs, softmax,
+                        top_k_mask_logits, top_k_renorm_probs, top_p_renorm_probs)
 from ._scales import (ceil_to_ue8m0, get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor,
                       get_mn_major_tma_aligned_packed_ue8m0_tensor, get_mn_major_tma_aligned_tensor, get_tma_aligned_size,
                       pack_k_grouped_scales, pack_ue8m0_to_int, transform_scales, transform_sf_into_required_layout,
@@ -72,10 +75,13 @@ __all__ = [
     "gemm", "gemm_grouped_contiguous", "gemm_grouped_masked", "gemm_pack",
     "append_paged_kv_cache", "append_paged_mla_kv_cache", "concat_and_cache_mla", "get_batch_indices_positions", "get_seq_lens",
     "reshape_and_cache",
+    "fused_moe", "moe_activate", "moe_permute", "moe_route", "moe_sort", "moe_sum",
     "convert_fp8", "dequantize_fp8", "packbits", "quantize_fp8", "quantize_groups", "quantize_static", "quantize_tensor",
     "segment_packbits",
     "apply_llama31_rope", "apply_llama31_rope_pos_ids", "apply_rope", "apply_rope_pos_ids", "apply_rope_with_cos_sin_cache",
     "qk_rmsnorm_rope", "rope_quantize_fp8", "rope_quantize_fp8_append_paged_kv_cache",
+    "apply_penalties", "chain_speculative_sampling", "sample", "sample_greedy", "sample_probs", "softmax", "top_k_mask_logits",
+    "top_k_renorm_probs", "top_p_renorm_probs",
     "ceil_to_ue8m0", "get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor", "get_mn_major_tma_aligned_packed_ue8m0_tensor",
     "get_mn_major_tma_aligned_tensor", "get_tma_aligned_size", "pack_k_grouped_scales", "pack_ue8m0_to_int", "transform_scales",
     "transform_sf_into_required_layout", "unpack_ue8m0_from_int",

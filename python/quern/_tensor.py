@@ -24,10 +24,10 @@ check_torch = None  # then: raises for PyTorch tensors that cannot be taken, (op
 # quern's names of dtypes -> those of ml_dtypes, PyTorch and DLPack
 _ALIASES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i32": "int32", "i64": "int64",
             "u8": "uint8", "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2",
-            "e5m2fnuz": "float8_e5m2fnuz"}
+            "e5m2fnuz": "float8_e5m2fnuz", "e8m0fnu": "float8_e8m0fnu"}
 # Dtypes that DLPack cannot carry out of NumPy, and the unsigned integer of that size that carries each.
 _NOT_IN_NUMPY = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8",
-                 "float8_e5m2fnuz": "uint8"}
+                 "float8_e5m2fnuz": "uint8", "float8_e8m0fnu": "uint8"}
 _COPIED = "f64, f32, f16, bf16, FP8, i64, i32, i8, u8, bool"
 _FP8_MAX = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
 

@@ -52,7 +52,7 @@ SHARED = {"longer": lambda x: np.concatenate([x, x[..., :1]], -1), "shorter": la
           "elsewhere": lambda x: quern.to(x, "sim:gfx942")}
 
 # What an op accepts all the same: tensors of free length or strides, and those that may be left out.
-FREE_LENGTH = {"kv_indices", "kv_indptr", "workspace", "group_layout", "ends", "r"}
+FREE_LENGTH = {"expert_map", "logits", "probs", "kv_indices", "kv_indptr", "workspace", "group_layout", "ends", "r"}
 FREE_STRIDES = {"scale", "scale_out", "out", "lse", "s", "s_a", "s_b", "s_states"}
 ANYTHING = {"copy"}  # of any layout, from any device to any other
 
@@ -66,7 +66,7 @@ def is_accepted(name, parameter, kind, x):
         return x.shape[-1] == 1 or (x.dtype == np.float32 and parameter.name in FREE_STRIDES) or \
             ("scales" in name and parameter.name in FREE_STRIDES)
     if kind == "fewer dimensions":
-        return name != "gemm_pack" and parameter.name in ("scale_a", "scale_b")
+        return name != "gemm_pack" and parameter.name in ("scale_a", "scale_b", "w1_scale", "w2_scale")
     if kind == "unaligned":
         return x.dtype.itemsize == 1
     if kind in ("longer", "shorter"):
@@ -155,7 +155,7 @@ def test_read_only():
 # Any number of these means something: flags, seeds, what a kernel may ignore; attention's scales may be of any sign.
 FREE = {"interleave", "round_scale", "allow_rounding", "by_ends", "is_hnd", "b_is_packed", "is_causal", "is_top_left",
         "zero_padding", "seed", "offset", "dropout_seed", "dropout_offset", "expected_m", "old_context_len", "window_left",
-        "window_right", "block_rows", "block_cols"}
+        "window_right", "block_rows", "block_cols", "presence", "frequency"}
 
 
 @pytest.mark.parametrize("name, i", NUMBERS)
@@ -196,9 +196,16 @@ cases = [("apply_rope", "indptr", 1, 9), ("apply_rope", "indptr", 1, -1), ("appl
          ("append_paged_kv_cache", "batch_indices", 0, 2), ("append_paged_kv_cache", "positions", 0, 500),
          ("append_paged_kv_cache", "kv_indptr", 1, 9), ("append_paged_mla_kv_cache", "kv_indices", 1, 3),
          ("reshape_and_cache", "slot_mapping", 0, 15), ("get_batch_indices_positions", "append_indptr", 1, 9),
-         ("rope_quantize_fp8_append_paged_kv_cache", "kv_indices", 0, 7)]
+         ("rope_quantize_fp8_append_paged_kv_cache", "kv_indices", 0, 7), ("sample", "indices", 2, 2), ("sample", "top_ks", 1, 0),
+         ("sample", "temperatures", 0, 0.0), ("sample", "top_ps", 2, 1.5), ("sample", "min_ps", 1, np.nan),
+         ("softmax", "temperatures", 0, -1.0), ("top_p_renorm_probs", "top_ps", 1, 0.0), ("top_k_mask_logits", "top_ks", 2, -1),
+         ("apply_penalties", "repetitions", 0, 0.0), ("apply_penalties", "presences", 1, np.inf),
+         ("chain_speculative_sampling", "draft_ids", (1, 1), 8)]
 for name in ("rmsnorm_quant", "fused_add_rmsnorm_quant", "layernorm_quant", "quantize_static", "act_and_mul_quant"):
     cases += [(name, "scale", 0, value) for value in (np.nan, np.inf, 0.0, -1.0)]
+cases += [("moe_route", "logits", (2, 5), np.nan), ("moe_sort", "ids", (1, 1), 4), ("moe_sort", "ids", (3, 0), -2),
+          ("moe_sort", "expert_map", 1, 3), ("moe_sum", "row_of_pair", (2, 1), 6), ("fused_moe", "ids", (0, 1), 4),
+          ("fused_moe", "expert_map", 0, -2)]
 cases += [("reshape_and_cache", "k_scale", 0, np.nan), ("reshape_and_cache", "v_scale", 0, np.inf)]
 for spec in ("cpu", "sim:gfx942"):
     for name, parameter, place, value in cases:

@@ -12,8 +12,10 @@ from tools import normal
 # The native op's names of arguments -> the public function's.
 _GEMM = {"d": "out", "scale_d": "scale_out", "given_scale_d": "given_scale", "scale_d_eps": "eps"}
 _RENAMED = {"attention": {"o": "out"}, "mla_decode": {"o": "out"}, "gemm": _GEMM, "gemm_grouped_contiguous": _GEMM,
-            "gemm_grouped_masked": _GEMM, "convert_fp8": {"q_out": "out"}, "dequantize_fp8": {"x": "out"}}
-_WORDS = {"function": ["silu", "gelu", "gelu_tanh"], "activation": [None, "gelu_tanh"], "order": ["big", "little"], "lse_base": [2, "e"],
+            "gemm_grouped_masked": _GEMM, "convert_fp8": {"q_out": "out"}, "dequantize_fp8": {"x": "out"},
+            "softmax": {"probs": "out"}}
+_WORDS = {"function": ["silu", "gelu", "gelu_tanh", "swiglu"], "activation": [None, "gelu_tanh"], "order": ["big", "little"],
+          "scoring": ["softmax", "sigmoid"], "lse_base": [2, "e"],
           "pos_encoding": ["none", "rope_llama", "alibi"]}
 
 
@@ -24,6 +26,9 @@ def _of_op(name):
         given[_RENAMED.get(name, {}).get(parameter.name, parameter.name)] = value
     for word in _WORDS.keys() & given.keys():
         given[word] = _WORDS[word][given[word]]
+    for flag in ("is_interleaved", "w_is_packed"):
+        if flag in given:
+            given[flag.removeprefix("is_").removeprefix("w_is_")] = bool(given.pop(flag))
     if "is_hnd" in given:
         given["layout"] = "HND" if given.pop("is_hnd") else "NHD"
     if "b_is_packed" in given:
@@ -60,7 +65,11 @@ _OWN = {
                                                   "packed": True, "psum_layout": _i32(5)},
     "gemm_pack": lambda: {"b": normal(1, (128, 128)).astype(ml_dtypes.float8_e4m3fn), "scale_b": _scales(1, 1)},
     "convert_fp8": lambda: _of_op("convert_fp8") | {"dtype": "e4m3fnuz"},
+    "sample": lambda: _of_op("sample") | {"order": "joint", "return_valid": True},
+    "sample_probs": lambda: _of_op("sample") | {"probs": _scales(2, 8), "order": "joint", "return_valid": True},
+    "sample_greedy": lambda: _of_op("sample_greedy") | {"return_valid": True},
     "mla_decode": lambda: _of_op("mla_decode") | {"plan": arguments.mla_plan()},
+    "moe_route": lambda: _of_op("moe_route") | {"top_k": 4},
     "get_batch_indices_positions": lambda: _of_op("get_batch_indices_positions") | {"nnz": 4},
 }
 

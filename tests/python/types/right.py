@@ -36,6 +36,9 @@ plan: quern.AttentionPlan = quern.attention_plan(4, 2, 32, qo_indptr=[0, 1], kv_
 out = quern.attention(x, x, x, plan=plan, pos_encoding="alibi")
 turned, none = quern.apply_rope_pos_ids(out, None, i32, interleave=True)
 
+y = quern.top_k_renorm_probs(x, 4)
+token: npt.NDArray[np.int32] = quern.sample(x, 0.7, top_k=i32, top_p=0.9, order="joint", seed=3)
+
 names: list[str] = quern.devices()
 kernel: str = quern.last_kernel()
 with quern.torch.enable("sim:gfx942", fallback="error") as registration:

@@ -26,6 +26,8 @@ quern.attention(x, x, x, layout="BSHD")  # wrong
 quern.attention(x, x, x, lse_base=10)  # wrong
 quern.attention(x, x, x, plan=b"")  # wrong
 quern.attention(x, x, x, is_causal="yes")  # wrong
+quern.sample(x, order="top_p_first")  # wrong
+quern.top_p_renorm_probs(x)  # wrong
 quern.attention_plan(4, 2, "32")  # wrong
 quern.append_paged_kv_cache(x, x, x, x, [0], x, x, x)  # wrong
 quern.get_seq_lens(x, x, 16.0)  # wrong

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives each pair a row: counts the pairs of experts, then places them in order.
+//
+// Needs     nothing beyond vector instructions and additions in LDS
+// Tile      counting: one workgroup, a pair a lane; placing: a wave an expert, which looks at all
+//           pairs and finds the places of its own by ballots, so that no order depends on time
+// Launch    1024 threads; 256 threads, and a wave more than there are experts, for pairs without
+// rows LDS       8 KiB: the count of each expert
+// Edges     up to 2048 experts, any number of pairs
+// Source    moe_align_block_size of the serving engines
+#include "gpu.h"
+#include "moe_abi.h"
+
+[[clang::loader_uninitialized]] static QD_LDS uint32_t counts[QK_MOE_MAX_EXPERTS];
+
+/** Makes ends of counts; one wave takes experts as many at a time as it has lanes. */
+QD_INLINE void find_ends(const qk_moe_sort_args *g) {
+    uint32_t begin = 0;
+    for (uint32_t first = 0; first < g->experts; first += QD_WAVE) {
+        const uint32_t e = first + qd_lane();
+        const uint32_t count = e < g->experts ? counts[e] : 0;
+        const uint32_t room = qk_moe_round_up(count, g->alignment), end = qd_scan_sum(room);
+        if (e < g->experts)
+            g->ends[e] = (int32_t)(begin + end - room + count);
+        begin += qd_read_lane(end, QD_WAVE - 1);
+    }
+    if (g->num_rows && qd_lane() == 0)
+        *g->num_rows = (int32_t)begin;
+}
+
+QD_KERNEL(1024) qk_moe_count(const qk_moe_sort_args g) {
+    qd_begin();
+    for (uint32_t e = qd_thread(); e < g.experts; e += 1024)
+        counts[e] = 0;
+    qd_barrier();
+    for (uint32_t pair = qd_thread(); pair < g.pairs; pair += 1024) {
+        const int32_t e = qk_moe_expert_of(&g, pair);
+        if (e >= 0)
+            qd_lds_add(&counts[e], 1);
+    }
+    qd_barrier();
+    if (qd_wave() == 0)
+        find_ends(&g);
+}
+
+QD_INLINE void write_row(const qk_moe_sort_args *g, uint32_t row, uint32_t pair, int32_t expert) {
+    if (g->pair_of_row)
+        g->pair_of_row[row] = (int32_t)pair;
+    if (g->expert_of_row)
+        g->expert_of_row[row] = expert;
+}
+
+/** Makes padding of rows first + step * i. */
+QD_INLINE void pad(const qk_moe_sort_args *g, uint32_t first, uint32_t end, uint32_t step) {
+    for (uint32_t row = first; row < end; row += step)
+        write_row(g, row, g->pairs, -1);
+}
+
+/** Places the pairs of expert e, or of none for -1. Returns the row behind them. */
+QD_INLINE uint32_t place(const qk_moe_sort_args *g, int32_t e, uint32_t row) {
+    for (uint32_t first = 0; first < g->pairs; first += QD_WAVE) {
+        const uint32_t pair = first + qd_lane();
+        const bool is_own = pair < g->pairs && qk_moe_expert_of(g, pair) == e;
+        const uint64_t own = qd_ballot(is_own);
+        const uint32_t before =
+            (uint32_t)__builtin_popcountll(own & ((UINT64_C(1) << qd_lane()) - 1));
+        if (is_own && g->row_of_pair)
+            g->row_of_pair[qk_moe_pair_at(pair, g->top_k, g->row_of_pair_row)] =
+                e < 0 ? -1 : (int32_t)(row + before);
+        if (is_own && e >= 0)
+            write_row(g, row + before, pair, e);
+        row += (uint32_t)__builtin_popcountll(own);
+    }
+    return row;
+}
+
+/** Makes padding of what lies behind all experts' rows; every thread takes part. */
+QD_INLINE void pad_rest(const qk_moe_sort_args *g, uint32_t thread, uint32_t threads) {
+    const uint32_t used = qk_moe_round_up((uint32_t)g->ends[g->experts - 1], g->alignment);
+    pad(g, used + thread, g->rows, threads);
+    for (uint32_t b = used / g->alignment + thread;
+         g->expert_of_block && b < g->rows / g->alignment; b += threads)
+        g->expert_of_block[b] = -1;
+}
+
+QD_KERNEL(256) qk_moe_place(const qk_moe_sort_args g) {
+    qd_begin();
+    const uint32_t waves = 256 / QD_WAVE, e = qd_block() * waves + qd_wave();
+    pad_rest(&g, qd_block() * 256 + qd_thread(), __gpu_num_blocks(0) * 256);
+    if (e > g.experts)
+        return;
+    if (e == g.experts) {
+        place(&g, -1, 0);
+        return;
+    }
+    const uint32_t begin = e ? qk_moe_round_up((uint32_t)g.ends[e - 1], g.alignment) : 0;
+    const uint32_t end = place(&g, (int32_t)e, begin), next = qk_moe_round_up(end, g.alignment);
+    pad(&g, end + qd_lane(), next, QD_WAVE);
+    for (uint32_t b = begin / g.alignment + qd_lane(); g.expert_of_block && b < next / g.alignment;
+         b += QD_WAVE)
+        g.expert_of_block[b] = (int32_t)e;
+}
