@@ -10,7 +10,7 @@ if not torch.cuda.is_available():
 import decoder_test  # noqa: E402
 import flux_test  # noqa: E402
 import linear_test  # noqa: E402
-from models import DECODERS, DTYPES, decoder, flux, put, scene, tokens  # noqa: E402
+from models import DECODERS, DTYPES, decoder, error, flux, put, scene, tokens  # noqa: E402
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -30,6 +30,18 @@ def test_products_on_hopper():
     model = flux(torch.bfloat16, layers=1, single_layers=1).cuda()
     calls = linear_test.compare(model, put(scene(torch.bfloat16, side=16, text=256), "cuda"), linears="fast")
     assert sum(calls.values()) == linear_test.PRODUCTS and all("wgmma" in kernel for kernel in calls)
+
+
+@pytest.mark.skipif(torch.cuda.get_device_name() != "NVIDIA H200", reason="the table of linear layers is of an H200")
+@pytest.mark.parametrize("m, is_ours", [(64, True), (512, False)])
+def test_linear_layers_on_an_h200(m, is_ours):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 3072, dtype=torch.bfloat16, device="cuda")).eval().requires_grad_(False)
+    x = torch.randn(m, 64, dtype=torch.bfloat16, device="cuda")
+    exact, plain = model[0].double()(x.double()), model.bfloat16()(x)
+    with quern.patch(model) as patch:
+        got = model(x).double()
+        assert [op for op, _ in patch.calls] == ["gemm"] and all(("wgmma" in kernel) == is_ours for _, kernel in patch.calls)
+    assert error(got, exact) <= 2 * error(plain.double(), exact)
 
 
 def test_staged_from_the_cpu():

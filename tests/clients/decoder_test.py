@@ -97,13 +97,30 @@ class Recorder:
         return graph.forward
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_compiled_is_one_graph_with_the_same_bits(name):
-    model, inputs = decoder(name, torch.bfloat16, layers=2), tokens()
+def compiled(model, inputs, recorder):
     torch._dynamo.reset()
-    with quern.patch(model), torch.inference_mode():
-        recorder = Recorder()
-        want = model(**inputs).logits
-        got = torch.compile(model, fullgraph=True, backend=recorder)(**inputs).logits
+    with torch.inference_mode():
+        return torch.compile(model, fullgraph=True, backend=recorder)(**inputs).logits
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_compiled_is_one_graph(name):
+    model, inputs, recorder = decoder(name, torch.bfloat16, layers=2), tokens(), Recorder()
+    with quern.patch(model, compiled="all"):
+        with torch.inference_mode():
+            want = model(**inputs).logits
+        got = compiled(model, inputs, recorder)
         assert recorder.graphs == 1 and recorder.calls == CALLS[name](2)
     torch.testing.assert_close(got, want, rtol=2.0**-7, atol=2.0**-7)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_compiled_is_the_model_s_own(name):
+    """Tests that torch.compile gets the operators that it joins, those of head norms too, and eager calls get quern's."""
+    model, inputs, recorder = decoder(name, torch.bfloat16, layers=2), tokens(), Recorder()
+    want = compiled(model, inputs, recorder)
+    with quern.patch(model) as patch:
+        assert torch.equal(compiled(model, inputs, recorder), want)
+        assert recorder.graphs == 2 and recorder.calls == {} and not patch.calls
+        run(model, inputs)
+        assert calls_of(patch) == CALLS[name](2)

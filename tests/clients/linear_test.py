@@ -2,6 +2,7 @@
 """Linear layers of patched models: FLUX's with the GELU or the gate and residual behind them, and transformers' FP8Linear."""
 
 import copy
+import json
 
 import pytest
 import quern
@@ -9,6 +10,8 @@ import torch
 from decoder_test import Recorder, calls_of
 from flux_test import calls_in, denoise
 from models import error, flux, in_double, scene
+from quern._patch import flux as flux_layers
+from quern._patch import linear, table
 from transformers.integrations.finegrained_fp8 import FP8Linear
 
 PRODUCTS = 6  # of a model with a block of each kind: two for the picture, two for the text, two in the single block
@@ -83,6 +86,110 @@ def test_left_alone(linears, reason):
 def test_bad_choice():
     with pytest.raises(ValueError, match="linears is 'some'; accepted: 'fast', 'all', 'none'"):
         quern.patch(flux(torch.bfloat16), linears="some")
+    with pytest.raises(ValueError, match="compiled is 'none'; accepted: 'fast', 'all'"):
+        quern.patch(flux(torch.bfloat16), compiled="none")
+
+
+# ---- a linear layer by itself
+
+@pytest.fixture
+def cpu_table(monkeypatch):
+    """Makes the table say that the CPU is faster with 3 to 5 and with 9 rows of a layer without bias, and with 4 of one with."""
+    rows = [{"n": 24, "k": 16, "bias": bias, "first_m": first, "last_m": last, "ratio": 1.5}
+            for bias, first, last in ((False, 3, 5), (False, 9, 9), (True, 4, 4))]
+    read = table.read(json.dumps({"command": "", "device": "cpu", "rows": rows}))
+    monkeypatch.setattr(table, "shipped", lambda: read)
+
+
+def plain_layer(bias=False, dtype=torch.bfloat16, n=24):
+    torch.manual_seed(10)
+    return torch.nn.Sequential(torch.nn.Linear(16, n, bias=bias, dtype=dtype)).eval().requires_grad_(False)
+
+
+def by_pytorch(patch):
+    """Returns how many calls PyTorch computed, and how many quern did."""
+    theirs = patch.calls["gemm", "PyTorch"]
+    return theirs, sum(patch.calls.values()) - theirs
+
+
+@pytest.mark.parametrize("bias, shape, is_ours", [
+    (False, (2, 16), False), (False, (3, 16), True), (False, (5, 16), True), (False, (6, 16), False), (False, (3, 3, 16), True),
+    (False, (1, 2, 2, 16), True), (False, (16,), False), (False, (0, 16), False), (True, (4, 16), True), (True, (3, 16), False)])
+def test_linear_by_the_table(cpu_table, bias, shape, is_ours):
+    model, x = plain_layer(bias), torch.randn(shape, dtype=torch.bfloat16)
+    exact, plain = copy.deepcopy(model).double()(x.double()), model(x)
+    with quern.patch(model) as patch:
+        got = model(x)
+        assert patch.counts == {"linear": 1} and by_pytorch(patch) == (int(not is_ours), int(is_ours))
+        assert ("quern with 4 rows, else PyTorch (0)" if bias else "quern with 3 to 5, 9 rows, else PyTorch (0)") in str(patch)
+    # A sum in f32 of 17 terms, and one rounding to bf16.
+    terms = x.abs().double() @ model[0].weight.abs().double().T + (model[0].bias.abs().double() if bias else 0)
+    assert got.shape == plain.shape and bool(((got - exact).abs() <= 2.0**-8 * exact.abs() + 34 * 2.0**-24 * terms).all())
+    assert torch.equal(model(x), plain) and (is_ours or torch.equal(got, plain))
+
+
+def test_linear_goes_back_where_a_call_differs_from_what_was_measured(cpu_table):
+    model, x = plain_layer(), torch.randn(4, 16, dtype=torch.bfloat16)
+    with quern.patch(model) as patch:
+        want = model(x)
+        assert torch.equal(model(x.t().contiguous().t()), torch.nn.functional.linear(x, model[0].weight))
+        with torch.autocast("cpu", torch.bfloat16):
+            model(x)
+        model.float()
+        model(x.float())
+        assert by_pytorch(patch) == (3, 1)
+        model.bfloat16()
+        assert torch.equal(model(x), want) and by_pytorch(patch) == (3, 2)
+
+
+def test_hooks_of_a_linear_layer_are_called(cpu_table):
+    model, seen = plain_layer(), []
+    model[0].register_forward_hook(lambda *_: seen.append(1))
+    with quern.patch(model) as patch:
+        model(torch.randn(4, 16, dtype=torch.bfloat16))
+        assert seen == [1] and by_pytorch(patch) == (0, 1)
+
+
+@pytest.mark.parametrize("other", [{"n": 16}, {"dtype": torch.float16}, {"dtype": torch.float32}])
+def test_linear_that_the_table_lacks_is_not_looked_at(cpu_table, other):
+    with quern.patch(plain_layer(**other)) as patch:
+        assert not patch.replaced and not patch.left and not patch.notes
+
+
+@pytest.mark.parametrize("options, reason", [({"linears": "none"}, "linears is 'none'"), ({"device": "cpu"}, "where their tensors are")])
+def test_linear_left_alone(cpu_table, options, reason):
+    with quern.patch(plain_layer(), **options) as patch:
+        assert not patch.replaced and reason in patch.left[0][2]
+
+
+def test_linear_refuses_gradients(cpu_table):
+    model = plain_layer().requires_grad_(True)
+    with quern.patch(model), pytest.raises(RuntimeError, match="requires a gradient"):
+        model(torch.randn(4, 16, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("compiled, ours", [("fast", {}), ("all", {"gemm": 1})])
+def test_linear_compiled(cpu_table, compiled, ours):
+    model, x, recorder = plain_layer(), torch.randn(4, 16, dtype=torch.bfloat16), Recorder()
+    torch._dynamo.reset()
+    with quern.patch(model, compiled=compiled), torch.inference_mode():
+        torch.compile(model, fullgraph=True, backend=recorder)(x)
+    assert recorder.graphs == 1 and recorder.calls == ours
+
+
+def test_layers_with_what_follows_stay_one_product(monkeypatch):
+    """Tests that a table with all of FLUX's layers takes none of them away from the products with GELU or gate."""
+    model, inputs = flux(torch.bfloat16, layers=1, single_layers=1), scene(torch.bfloat16)
+    shapes = {tuple(m.weight.shape) for m in model.modules() if isinstance(m, torch.nn.Linear)}
+    monkeypatch.setattr(table, "shipped", lambda: {("cpu", *shape, True): ((1, 10**6),) for shape in shapes})
+    exact, plain = sample(copy.deepcopy(model).double(), in_double(inputs)), sample(model, inputs)
+    with quern.patch(model, linears="all") as patch:
+        seen, run = [], linear.multiply
+        for module in (linear, flux_layers):
+            monkeypatch.setattr(module, "multiply", lambda *a, **named: seen.append(named.get("is_chosen", False)) or run(*a, **named))
+        assert error(sample(model, inputs), exact) <= 2 * error(plain, exact) + 2.0**-9
+        assert patch.counts["linear"] >= 4 and seen.count(False) == PRODUCTS and by_pytorch(patch)[0] == 0
+        assert calls_of(patch)["gemm"] == len(seen) > PRODUCTS  # each product once
 
 
 # ---- FP8Linear

@@ -80,6 +80,29 @@ def test_the_current_stream_and_a_graph():
         assert torch.equal(out, sdpa(q, k, v, is_causal=True))
 
 
+# ---- tiles that multiprocessors share
+
+@pytest.mark.parametrize("batch, heads, kv_heads, queries, keys, dim, dtype", [
+    (1, 24, 24, 4608, 4608, 128, torch.bfloat16), (1, 24, 8, 1100, 1501, 128, torch.float16), (2, 40, 40, 389, 641, 64, torch.bfloat16),
+    (1, 140, 140, 192, 701, 96, torch.float16), (3, 45, 15, 150, 700, 128, torch.bfloat16)])
+def test_a_workspace_changes_no_bit(batch, heads, kv_heads, queries, keys, dim, dtype):
+    """Tests that states of rows pass from one workgroup to the next unchanged, run after run, and in a graph's replays."""
+    q = randn(batch, queries, heads, dim, dtype=dtype)
+    k, v = randn(batch, keys, kv_heads, dim, dtype=dtype, seed=1), randn(batch, keys, kv_heads, dim, dtype=dtype, seed=2)
+    q[:, ::7] *= 30  # rows whose top rises again and again
+    none = torch.empty(16, dtype=torch.uint8, device="cuda")
+    want = quern.attention(q, k, v, workspace=none, return_lse=True)
+    for _ in range(10):
+        assert all(map(torch.equal, quern.attention(q, k, v, return_lse=True), want))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = quern.attention(q, k, v, return_lse=True)
+    for _ in range(3):
+        got[0].zero_()
+        graph.replay()
+        assert all(map(torch.equal, got, want))
+
+
 # ---- FlashInfer's
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])

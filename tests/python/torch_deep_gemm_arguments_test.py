@@ -118,8 +118,8 @@ def test_fp4_is_refused():
 
 def test_groups_of_other_scales_and_alignments():
     call = CALLS["m_grouped_fp8_fp4_gemm_nt_contiguous"]
-    with pytest.raises(NotImplementedError, match="scales stand for 1 x 128 elements of a and 1 x 128 of b, the form of SM100"):
-        call.run(b=quantised(2, N, K), recipe=(1, 1, 128))
+    with pytest.raises(NotImplementedError, match="scales stand for 1 x 128 elements of a and 1 x 32 of b, for which there is no"):
+        call.run(b=quantised(2, N, K, gran=(1, 32)), recipe_a=(1, 128), recipe_b=(1, 32))
     deep_gemm.set_mk_alignment_for_contiguous_layout(64)
     with pytest.raises(NotImplementedError, match="the alignment is 64; accepted without use_psum_layout"):
         call.run(use_psum_layout=False, grouped_layout=ints(*[0] * 160))
@@ -263,8 +263,8 @@ def test_timings():
 # ---- under the library's name
 
 def test_install_refuses(monkeypatch):
-    with pytest.raises(ValueError, match="^install: name is 'aiter'; accepted: 'deep_gemm', 'flashinfer'"):
-        quern.compat.install("aiter")
+    with pytest.raises(ValueError, match="^install: name is 'triton'; accepted: 'aiter', 'deep_gemm', 'flashinfer'"):
+        quern.compat.install("triton")
     monkeypatch.setitem(sys.modules, "deep_gemm", types.ModuleType("deep_gemm"))
     with pytest.raises(RuntimeError, match="^install: deep_gemm is imported already, from None; accepted: before its first import"):
         quern.compat.install("deep_gemm")

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from deep_gemm_tools import BF16, F8Z, F32, close, ints, plain, quantised, rand, randn, turn  # noqa: E402
 
+import quern  # noqa: E402
 import quern.compat.deep_gemm as deep_gemm  # noqa: E402
 
 M, N, K, GROUPS = 5, 200, 300, 3
@@ -70,6 +71,20 @@ def test_packed_scales():
     deep_gemm.fp8_gemm_nt(a, b, want, recipe=(1, 1, 128))
     deep_gemm.fp8_gemm_nt(packed_a, packed_b, got)
     assert torch.equal(want, got)
+
+
+def test_packed_scales_of_groups():
+    """The same of grouped products."""
+    a, b = quantised(GROUPS, 9, K, powers=True), quantised(GROUPS, N, K, seed=1, powers=True)
+    packed_a, packed_b = ((x, deep_gemm.get_mn_major_tma_aligned_packed_ue8m0_tensor(s)) for x, s in (a, b))
+    want, got = torch.full((2, GROUPS, 9, N), 7.0, dtype=BF16)
+    deep_gemm.m_grouped_fp8_gemm_nt_masked(a, b, want, ints(9, 0, 4), 5, recipe=(1, 1, 128))
+    deep_gemm.m_grouped_fp8_gemm_nt_masked(packed_a, packed_b, got, ints(9, 0, 4), 5)
+    assert torch.equal(want, got)
+    close(got[2, :4], plain(a)[2, :4], plain(b, (1, 128))[2])
+    rows, words = (torch.cat([x[0]] * 16)[:128] for x in packed_a)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous((rows, words), packed_b, d := torch.empty(128, N, dtype=BF16), ints(*[0] * 128))
+    assert torch.equal(d[:9], got[0])
 
 
 def test_fnuz_and_layouts_of_scales():
@@ -288,6 +303,15 @@ def test_fp8_einsum(dtype, adds):
     d = torch.empty(3, 5, 7, dtype=dtype)
     deep_gemm.fp8_einsum("bhd,bhr->hdr", *turned, d, c, recipe=(1, 1, 128))
     close(d, plain((x, sx)), plain((y, sy)), c)
+
+
+def test_einsum_is_one_call(monkeypatch):
+    calls, gemm = [], quern._gemm.gemm
+    monkeypatch.setattr(quern._gemm, "gemm", lambda *arguments, **options: (calls.append(1), gemm(*arguments, **options)))
+    (x, sx), y = quantised(3, 5, K), quantised(3, 140, K, gran=BLOCK, seed=1)
+    deep_gemm.fp8_einsum("bhr,hdr->bhd", (x.transpose(0, 1), sx.transpose(0, 1)), y, torch.empty(5, 3, 140))
+    deep_gemm.einsum("bhr,hdr->bhd", x.to(BF16).transpose(0, 1), y[0].to(BF16), torch.empty(5, 3, 140, dtype=BF16))
+    assert len(calls) == 2
 
 
 def scores(q, keys, scale, weights):

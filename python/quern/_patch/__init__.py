@@ -16,13 +16,15 @@ class Replacement:
     forward  function of (self, ...), or None where undo() alone takes it back
     others   {submodule: function of (self, ...)}: replaced with the module, and not looked at by themselves
     undo     None, or a function that takes back all other changes
+    note     None, or what the report says of it
     """
 
-    def __init__(self, kind, forward=None, others=None, undo=None):
+    def __init__(self, kind, forward=None, others=None, undo=None, note=None):
         self.kind = kind
         self.forward = forward
         self.others = others or {}
         self.undo = undo
+        self.note = note
 
 
 class Patch:
@@ -30,20 +32,24 @@ class Patch:
 
     replaced  [(path, kind)]
     left      [(path, class, reason)]: modules that look like an op of quern's and were left alone
+    notes     [(path, text)]: when replaced modules are PyTorch's all the same
     calls     {(op, kernel): how often it has run}; calls inside torch.compile's graphs are not counted
     device    where the ops run; None: where the tensors are
     """
 
     replaced: list
     left: list
+    notes: list
     calls: collections.Counter
     device: object
 
-    def __init__(self, model, run):
+    def __init__(self, model, run, compiled):
+        self._compiled = compiled
         self.device = run.device
         self.calls = run.calls
         self.replaced = []
         self.left = []
+        self.notes = []
         self._model = model
         self._undo = []
 
@@ -67,18 +73,42 @@ class Patch:
     def __str__(self):
         lines = [f"{len(self.replaced)} modules replaced"]
         lines += [f"  {count:4} {kind}" for kind, count in sorted(self.counts.items())]
-        reasons = collections.defaultdict(list)
-        for path, name, reason in self.left:
-            reasons[f"{name}: {reason}"].append(path)
+        lines += _by_text(self.notes)
         lines.append(f"{len(self.left)} left alone")
-        lines += [f"  {len(paths):4} {text} ({paths[0]}{', …' if len(paths) > 1 else ''})"
-                  for text, paths in sorted(reasons.items())]
+        lines += _by_text((path, f"{name}: {reason}") for path, name, reason in self.left)
         return "\n".join(lines)
 
 
-def _install(patch, module, function):
+def _by_text(pairs):
+    """Returns a line for each text: how many modules it is of, and the first one."""
+    paths_of = collections.defaultdict(list)
+    for path, text in pairs:
+        paths_of[text].append(path)
+    return [f"  {len(paths):4} {text} ({paths[0]}{', …' if len(paths) > 1 else ''})" for text, paths in sorted(paths_of.items())]
+
+
+COMPILED = ("fast", "all")
+# What torch.compile's own kernels do together with what stands before and after.
+_JOINED = ("rmsnorm", "gemma_rmsnorm", "layernorm", "rope", "qk_rmsnorm_rope", "silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul",
+           "linear")
+
+
+def _but_compiled(function, original):
+    """Returns a forward that is the model's own in torch.compile's graphs, and else quern's."""
+    import torch
+
+    def forward(self, *arguments, **named):
+        return (original if torch.compiler.is_compiling() else function)(self, *arguments, **named)
+
+    forward.is_quern_linear = getattr(function, "is_quern_linear", False)
+    return forward
+
+
+def _install(patch, module, kind, function):
     import types
 
+    if kind in _JOINED and patch._compiled == "fast" and patch.device is None:
+        function = _but_compiled(function, type(module).forward)
     # The function is set on the instance, so that other models of the class keep theirs.
     module.forward = types.MethodType(function, module)
     patch._undo.append(lambda: module.__dict__.pop("forward", None))
@@ -97,18 +127,20 @@ def _replace(patch, path, module, kinds):
             patch.left.append((path, type(module).__name__, str(reason)))
             return ()
         if replacement.forward is not None:
-            _install(patch, module, replacement.forward)
+            _install(patch, module, replacement.kind, replacement.forward)
         for other, function in replacement.others.items():
             if function is not None:
-                _install(patch, other, function)
+                _install(patch, other, replacement.kind, function)
         if replacement.undo is not None:
             patch._undo.append(replacement.undo)
         patch.replaced.append((path, replacement.kind))
+        if replacement.note is not None:
+            patch.notes.append((path, replacement.note))
         return replacement.others
     return ()
 
 
-def patch(model, device=None, allow_slow=False, linears="fast"):
+def patch(model, device=None, allow_slow=False, linears="fast", compiled="fast"):
     """Makes quern compute a PyTorch model's norms, rotary embeddings, activations and linear layers with what follows
     them, in place. Returns a Patch.
 
@@ -121,7 +153,11 @@ def patch(model, device=None, allow_slow=False, linears="fast"):
             and a log line says so, once for each shape
     linears  bf16 layers of diffusers' FLUX together with the GELU, or the gate and residual, that follow them. "fast": on
             GPUs where this is faster, which today are Hopper's, from 256 rows; "all": everywhere; "none": PyTorch
-            computes them. transformers' FP8Linear is quern's unless this is "none"
+            computes them. Unless this is "none", transformers' FP8Linear is quern's, and a bf16 torch.nn.Linear with as
+            many rows as quern was measured to be faster with, by 2 % or more, on this GPU
+    compiled  what stays quern's in torch.compile's graphs. "fast": all but RMSNorm, LayerNorm, rotary embeddings of decoders,
+            gated activations and torch.nn.Linear, which are the model's own there, as torch.compile joins them with what stands around
+            them; "all": everything
 
     `print(quern.patch(model))` lists what was replaced and what was left alone. Nothing has gradients: a patched module
     that would need one raises RuntimeError. Raises TypeError (no module), ValueError (in training mode, patched
@@ -136,12 +172,14 @@ def patch(model, device=None, allow_slow=False, linears="fast"):
         raise TypeError(f"patch: model is {type(model).__name__}, needs a torch.nn.Module")
     if linears not in linear.CHOICES:
         raise ValueError(f"patch: linears is {linears!r}; accepted: 'fast', 'all', 'none'")
+    if compiled not in COMPILED:
+        raise ValueError(f"patch: compiled is {compiled!r}; accepted: 'fast', 'all'")
     if "_quern_patch" in model.__dict__:
         raise ValueError("patch: model is patched already; unpatch() it first")
     if model.training:
         raise ValueError("patch: model is in training mode and quern has no gradients; call model.eval() first")
     run = Runner(device, allow_slow, linears)
-    result = Patch(model, run)
+    result = Patch(model, run, compiled)
     done = set()
     try:
         for path, module in list(model.named_modules()):

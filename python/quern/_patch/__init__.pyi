@@ -8,6 +8,7 @@ from .._device import Device as _Device
 class Patch:
     replaced: list[tuple[str, str]]
     left: list[tuple[str, str, str]]
+    notes: list[tuple[str, str]]
     calls: Counter[tuple[str, str]]
     device: _Device | None
     @property
@@ -17,4 +18,4 @@ class Patch:
     def __exit__(self, *exception: object) -> None: ...
 
 def patch(model: Any, device: str | _Device | None = None, allow_slow: bool = False,
-          linears: Literal["fast", "all", "none"] = "fast") -> Patch: ...
+          linears: Literal["fast", "all", "none"] = "fast", compiled: Literal["fast", "all"] = "fast") -> Patch: ...

@@ -73,6 +73,8 @@ def gated_mlp(run, module):
     if not trial.agree(trial.run(_mlp_function(run.plain, op), twin, x), want):
         raise Unfit(f"it computes something else than down(act(gate(x)) * up(x)), act that of {op}")
     others = {module.act_fn: None} if isinstance(module.act_fn, torch.nn.Module) else {}
+    # _both multiplies by plain layers itself.
+    others.update({part: None for part in (module.gate_proj, module.up_proj) if type(part) is torch.nn.Linear})
     return Replacement(op, _mlp_function(run, op), others)
 
 

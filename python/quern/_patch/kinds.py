@@ -17,6 +17,7 @@ _KINDS = [
     (activations.is_gated_projection, activations.gated_projection),
     (linear.is_gelu, linear.gelu),
     (linear.is_fp8_linear, linear.fp8_linear),
+    (linear.is_fast_linear, linear.linear),
     (flux.is_block, flux.block),
     (flux.is_single_block, flux.single_block),
     (flux.is_attention, flux.attention),

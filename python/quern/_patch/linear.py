@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear layers together with what follows them, in one product: GELU's tanh form, or a gate and a residual. And
-transformers' FP8Linear."""
+"""Linear layers together with what follows them, in one product: GELU's tanh form, or a gate and a residual. Linear layers by
+themselves where quern was measured to be faster. And transformers' FP8Linear."""
 
 import torch
 
-from . import Replacement, Unfit, trial
+from . import Replacement, Unfit, table, trial
 
 CHOICES = ("fast", "all", "none")
 _ACTIVATIONS = {None: 0, "gelu_tanh": 1}
@@ -14,10 +14,14 @@ _FEW = 256  # rows; with fewer, what follows the product costs nothing that show
 def is_plain(x, layer):
     """Returns whether calling this layer does nothing but multiply and add."""
     return (type(layer) is torch.nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
-            and "forward" not in layer.__dict__ and not torch.is_autocast_enabled(x.device.type))
+            and ("forward" not in layer.__dict__ or _is_ours(layer)) and not torch.is_autocast_enabled(x.device.type))
 
 
-# ---- where quern's product is the faster one: docs/performance.md, GEMM on an NVIDIA H200
+def _is_ours(layer):
+    return getattr(getattr(layer.__dict__["forward"], "__func__", None), "is_quern_linear", False)
+
+
+# ---- where quern's product is the faster one: docs/performance_h200.md
 
 def _is_fast_on(device):
     return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) == (9, 0)
@@ -42,9 +46,10 @@ def takes(linears, x, layer):
 
 # ---- residual + gate * activation(layer(x))
 
-def multiply(run, x, layer, activation=None, gate=None, residual=None, out=None):
-    """Returns residual + gate * activation(layer(x)): x [..., k], gate [batch, n], residual and out [..., n]."""
-    if not run.takes(x, layer):
+def multiply(run, x, layer, activation=None, gate=None, residual=None, out=None, is_chosen=False):
+    """Returns residual + gate * activation(layer(x)): x [..., k], gate [batch, n], residual and out [..., n]. is_chosen: the
+    caller knows that quern computes it."""
+    if not is_chosen and not run.takes(x, layer):
         return _by_pytorch(layer(x), activation, gate, residual, out)
     n = layer.weight.shape[0]
     if out is None:
@@ -63,6 +68,59 @@ def _by_pytorch(y, activation, gate, residual, out):
     if residual is not None:
         y = residual + y
     return y if out is None else out.copy_(y)
+
+
+# ---- a linear layer by itself
+
+def _device_name(device):
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _ranges(layer):
+    """Returns the ranges of rows with which quern is the faster one for this layer where it is."""
+    weight = layer.weight
+    if weight.dtype != torch.bfloat16 or weight.device.type == "meta":
+        return ()
+    return table.shipped().get((_device_name(weight.device), *weight.shape, layer.bias is not None), ())
+
+
+def is_fast_linear(module):
+    return type(module) is torch.nn.Linear and bool(_ranges(module))
+
+
+def _linear_function(run, like, ranges):
+    """Makes the forward of a layer like this one: quern's where the table says so, and the layer as it was measured."""
+    shape, has_bias, device = like.weight.shape, like.bias is not None, like.weight.device
+
+    def is_faster(self, x):
+        m = x.numel() // shape[1]
+        return (any(first <= m <= last for first, last in ranges) and x.dtype == self.weight.dtype == torch.bfloat16
+                and x.device == self.weight.device == device and self.weight.shape == shape and x.shape[-1] == shape[1]
+                and (self.bias is not None) == has_bias and x.is_contiguous() and self.weight.is_contiguous()
+                and not torch.is_autocast_enabled(device.type))
+
+    def forward(self, input):
+        if is_faster(self, input):
+            return multiply(run, input, self, is_chosen=True)
+        run.note_pytorch("gemm")
+        return torch.nn.functional.linear(input, self.weight, self.bias)
+
+    forward.is_quern_linear = True
+    return forward
+
+
+def _words_of(ranges):
+    return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in ranges)
+
+
+def linear(run, module):
+    """Replaces a layer that the table has. There is no trial: the class is PyTorch's own."""
+    if run.linears == "none":
+        raise Unfit("linears is 'none'")
+    if run.device is not None:
+        raise Unfit("the table of linear layers is of products where their tensors are")
+    ranges = _ranges(module)
+    return Replacement("linear", _linear_function(run, module, ranges), note=f"quern with {_words_of(ranges)} rows, else PyTorch")
 
 
 # ---- diffusers' GELU, which holds its layer

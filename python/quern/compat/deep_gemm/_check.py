@@ -1,33 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is checked of arguments before anything is computed. An error names the function, the argument, what was found and
-what is accepted."""
-
-import numbers
+"""What is checked of DeepGEMM's arguments before anything is computed."""
 
 import torch
 
 from ..._public import flag, found
-from ...torch._tensors import check as check_all
-from ...torch._tensors import refuse_gradients
+from .._check import contiguous, integer, rows, shape, tensors  # noqa: F401
 
 FP8 = torch.float8_e4m3fn, torch.float8_e4m3fnuz
 D_TYPES = torch.bfloat16, torch.float32
-
-
-def tensors(op, named, none=()):
-    """Checks that values are plain tensors of one device that need no gradient. none: names whose value may be None."""
-    first = None
-    for name, x in named.items():
-        if x is None and name in none:
-            continue
-        if not isinstance(x, torch.Tensor):
-            accepted = "a PyTorch tensor, None" if name in none else "a PyTorch tensor"
-            raise TypeError(f"{op}: {name} is {found(x)}; accepted: {accepted}")
-        first = first or (name, x.device)
-        if x.device != first[1]:
-            raise ValueError(f"{op}: {name} is on {x.device}, needs {first[1]}, where {first[0]} is")
-    check = refuse_gradients if torch.compiler.is_compiling() else check_all
-    check(op, tuple(named), tuple(named.values()))
 
 
 def pair(op, name, value):
@@ -45,43 +25,11 @@ def dtype(op, name, x, accepted):
         raise NotImplementedError(f"{op}: {name} has dtype {x.dtype}; accepted: {', '.join(map(str, accepted))}")
 
 
-def shape(op, name, x, *needs, is_turned=False):
-    """Checks sizes; None stands for any. is_turned: the caller gave x with its last two dimensions the other way round, and
-    the message says them so."""
-    if len(x.shape) == len(needs) and all(n is None or n == size for n, size in zip(needs, x.shape, strict=True)):
-        return
-    def told(sizes):
-        sizes = ["any" if size is None else size for size in sizes]
-        sizes = [*sizes[:-2], *sizes[:-3:-1]] if is_turned else sizes
-        return f"[{', '.join(map(str, sizes))}]"
-    raise ValueError(f"{op}: {name} has shape {told(x.shape)}, needs {told(needs)}")
-
-
-def rows(op, name, x):
-    """Checks that a result's rows are contiguous."""
-    if x.shape[-1] > 1 and x.stride(-1) != 1:
-        raise ValueError(f"{op}: {name} has strides {list(x.stride())}, needs contiguous rows")
-
-
 def either_contiguous(op, name, x):
     """Checks that the rows or the columns of a matrix, or of a stack of them, are contiguous."""
     strides = [stride for size, stride in zip(x.shape[-2:], x.stride()[-2:], strict=True) if size > 1]
     if len(strides) == 2 and 1 not in strides:
         raise ValueError(f"{op}: {name} has strides {list(x.stride())}, needs contiguous rows or columns")
-
-
-def contiguous(op, **named):
-    for name, x in named.items():
-        if not x.is_contiguous():
-            raise ValueError(f"{op}: {name} has strides {list(x.stride())}, needs a contiguous tensor")
-
-
-def integer(op, name, value, least, most=None):
-    """Returns an integer within bounds, both included."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least or (most is not None and value > most):
-        accepted = f"an integer of {least} or above" if most is None else f"an integer from {least} to {most}"
-        raise ValueError(f"{op}: {name} is {found(value)}; accepted: {accepted}")
-    return int(value)
 
 
 def hints(op, compiled_dims=None, **flags):

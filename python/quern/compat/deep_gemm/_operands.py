@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FP8 matrices with their scales, in f32, for blocks of any of DeepGEMM's sizes; and their products."""
+"""FP8 matrices with their scales, for blocks of any of DeepGEMM's sizes; and their products."""
 
 import dataclasses
 
@@ -15,7 +15,8 @@ _GRAN_MN, _GRAN_K = (1, 128), (32, 128)
 
 @dataclasses.dataclass
 class Operand:
-    """Values [.., mn, k] of FP8, and their scales f32 [.., ceil(mn / gran_mn), ceil(k / gran_k)]; of bf16: scale None."""
+    """Values [.., mn, k] of FP8, and their scales f32 [.., ceil(mn / gran_mn), ceil(k / gran_k)], or these packed as UE8M0;
+    of bf16: scale None."""
 
     name: str
     values: torch.Tensor
@@ -25,6 +26,13 @@ class Operand:
 
     def __getitem__(self, group):
         return dataclasses.replace(self, values=self.values[group], scale=None if self.scale is None else self.scale[group])
+
+    def in_f32(self):
+        """Returns the operand with scales of f32."""
+        if self.scale.dtype == torch.float32:
+            return self
+        columns = -(-self.values.shape[-1] // self.gran_k)
+        return dataclasses.replace(self, scale=unpack_ue8m0_from_int(self.scale)[..., :columns])
 
     def scale_of(self, begin):
         """Returns the scales f32 [mn] of the block of k that has `begin`, or [ceil(mn / 128)]."""
@@ -54,26 +62,25 @@ def granularities(op, sfb, recipe, recipe_a=None, recipe_b=None):
 
 
 def operand(op, name, values, scale, gran, is_turned=False):
-    """Checks an FP8 matrix, or a stack of them, with its scales, both as [.., mn, k], and unpacks scales of UE8M0.
+    """Checks an FP8 matrix, or a stack of them, with its scales, both as [.., mn, k].
     is_turned: the caller's are [.., k, mn]."""
     *lead, mn, k = values.shape
     _check.dtype(op, f"{name}[0]", values, _check.FP8)
     _check.either_contiguous(op, f"{name}[0]", values)
     _check.dtype(op, f"{name}[1]", scale, (torch.float32, torch.int32))
-    is_packed = scale.dtype == torch.int32
-    columns = -(-k // gran[1])
-    _check.shape(op, f"{name}[1]", scale, *lead, -(-mn // gran[0]), -(-columns // 4) if is_packed else columns,
-                 is_turned=is_turned)
-    if is_packed:
-        scale = unpack_ue8m0_from_int(scale)[..., :columns]
+    columns = -(-k // (4 * gran[1] if scale.dtype == torch.int32 else gran[1]))
+    _check.shape(op, f"{name}[1]", scale, *lead, -(-mn // gran[0]), columns, is_turned=is_turned)
     return Operand(name, values, scale, *gran)
 
 
 def scales_of_op(a, b):
-    """Returns scales as quern's op takes them, which has blocks of 1 x 128 of a and 128 x 128 of b, or None: it has no such
-    product."""
-    if (a.gran_mn, a.gran_k, b.gran_mn, b.gran_k) != (1, 128, 128, 128):
+    """Returns scales as quern's op takes them, which has blocks of 1 x 128 of a, and of b of 1 x 128 or 128 x 128, or None: it has
+    no such product. Its fast kernels are for 128 x 128 of b and read f32; those for 1 x 128 read UE8M0 as well."""
+    if (a.gran_mn, a.gran_k, b.gran_k) != (1, 128, 128):
         return None
+    if b.gran_mn == 1:
+        return a.scale, b.scale
+    a, b = a.in_f32(), b.in_f32()
     columns_are_apart = a.scale.shape[-1] > 1 and a.scale.stride(-1) != 1
     scale_a = a.scale.contiguous() if columns_are_apart and a.scale.stride(-2) != 1 else a.scale
     return scale_a, b.scale.contiguous()
@@ -98,6 +105,7 @@ def multiply(op, d, a, b, c, d_name="d"):
 def _multiply_by_blocks(op, d, a, b, c):
     """Computes multiply()'s d for blocks that quern's op does not have, one product a block of k: in each the scales of a row of
     b are one number, which is multiplied afterwards. All sums are f32."""
+    a, b = a.in_f32(), b.in_f32()
     (m, k), n, step = a.values.shape, len(b.values), min(a.gran_k, b.gran_k)
     total = d if d.dtype == torch.float32 else torch.empty(m, n, dtype=torch.float32, device=d.device)
     if c is None:

@@ -38,12 +38,11 @@ def _check_c(op, c, d):
 
 
 def _products(op, d, a, b, c):
-    """Computes d[i] = c[i] + a[i] b[i]^T for each i of the first dimension."""
+    """Computes d[i] = c[i] + a[i] b[i]^T for each i of the first dimension. With c they are products one by one: quern's fast
+    kernels add none to batches."""
     scales = (None, None) if a.scale is None else scales_of_op(a, b)
-    if c is None and d.dtype == torch.bfloat16 and scales:
-        count = torch.full((len(d),), d.shape[1], dtype=torch.int32, device=d.device)
-        run(op, "gemm_grouped_masked", renamed(a, b), a.values, b.values, count, scale_a=scales[0], scale_b=scales[1],
-            expected_m=max(d.shape[1], 1), out=d)
+    if c is None and scales:
+        run(op, "gemm", renamed(a, b), a.values, b.values, scale_a=scales[0], scale_b=scales[1], out=d)
         return
     for i in range(len(d)):
         multiply(op, d[i], a[i], b[i], None if c is None else c[i])

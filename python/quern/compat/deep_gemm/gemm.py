@@ -2,7 +2,7 @@
 """DeepGEMM's dense products: d = c + a b^T, and with other orders of dimensions.
 
 fp8_*_nt, _nn, _tn, _tt   a is [m, k], or for t* [k, m]; b is [n, k], or for *n [k, n]; scales lie as their values do
-compiled_dims             letters of "mnk": a hint, as is disable_ue8m0_cast, since scales stay f32 here
+compiled_dims             letters of "mnk": a hint, as is disable_ue8m0_cast, since scales stay as they are here
 """
 
 from __future__ import annotations

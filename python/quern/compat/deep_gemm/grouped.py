@@ -22,8 +22,8 @@ def _with_scales(op, a, b):
     if scales := scales_of_op(a, b):
         return scales
     raise NotImplementedError(
-        f"{op}: scales stand for {a.gran_mn} x {a.gran_k} elements of {a.name} and {b.gran_mn} x {b.gran_k} of {b.name}, the form of "
-        "SM100, which has no grouped kernel here; accepted: 1 x 128 and 128 x 128")
+        f"{op}: scales stand for {a.gran_mn} x {a.gran_k} elements of {a.name} and {b.gran_mn} x {b.gran_k} of {b.name}, for which there "
+        f"is no grouped kernel here; accepted: 1 x 128 of {a.name}, and 1 x 128 or 128 x 128 of {b.name}")
 
 
 def _operands(op, a, b, names, ndim, recipes=None, is_turned=False, **others):
