@@ -50,7 +50,8 @@ class GemmArgs(ctypes.Structure):
         (name, ctypes.POINTER(DLTensor)) for name in ("d", "a", "b", "c", "scale_a", "scale_b", "group_layout")] + [
         ("expected_m", ctypes.c_int64), ("b_is_packed", ctypes.c_int32), ("m_alignment", ctypes.c_int32),
         ("zero_padding", ctypes.c_int32), ("bias", ctypes.POINTER(DLTensor)), ("gate", ctypes.POINTER(DLTensor)),
-        ("activation", ctypes.c_int32)]
+        ("activation", ctypes.c_int32), ("scale_d", ctypes.POINTER(DLTensor)), ("given_scale_d", ctypes.POINTER(DLTensor)),
+        ("scale_d_eps", ctypes.c_float)]
 
 
 class Gemm:
