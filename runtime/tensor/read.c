@@ -5,13 +5,15 @@
 #define FAIL(code, format, ...)                                                                    \
     QN_FAIL((code), "%s: %s " format, call->op, x->name __VA_OPT__(, ) __VA_ARGS__)
 
-/** Reads the strides, and the bytes that the elements lie within. The shape has been counted. */
+/** Reads the strides, and the bytes that the elements lie within. The shape has been counted. Where
+ *  a stride leads to no element, it may be any number: it becomes a contiguous tensor's. */
 static void read_place(qni_tensor *x) {
     const int64_t bytes = x->t->dtype.bits * x->t->dtype.lanes / 8;
     const bool is_empty = qni_is_empty(x->t);
     int64_t below = 0, above = is_empty ? 0 : bytes, dense = 1;
     for (int i = x->ndim - 1; i >= 0; i--) {
-        x->stride[i] = x->t->strides ? x->t->strides[i] : dense;
+        const bool leads_on = x->t->strides && x->size[i] > 1 && !is_empty;
+        x->stride[i] = leads_on ? x->t->strides[i] : dense;
         dense *= x->size[i];
         const int64_t far = is_empty ? 0 : (x->size[i] - 1) * x->stride[i] * bytes;
         below += far < 0 ? far : 0;

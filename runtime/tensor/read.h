@@ -36,8 +36,8 @@ typedef struct qni_tensor {
     void *data; // null: it is not there, or empty
     qni_dtype dtype;
     const int64_t *size;
-    int64_t stride[QNI_MAX_DIMS];
-    uintptr_t begin, end; // what its elements lie within
+    int64_t stride[QNI_MAX_DIMS]; // a contiguous tensor's, where it leads to no element
+    uintptr_t begin, end;         // what its elements lie within
 } qni_tensor;
 
 /** Returns whether a tensor is on the CPU. */

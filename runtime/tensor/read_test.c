@@ -64,6 +64,9 @@ static void test_what_is_found(void **) {
     t.strides = strides;
     assert_int_equal(qni_read_tensors(&call, x, 1), QN_OK);
     assert_int_equal(x[0].begin, x[0].end);
+    shape[0] = 1; // one row: no element lies at its stride
+    assert_int_equal(qni_read_tensors(&call, x, 1), QN_OK);
+    assert_int_equal(x[0].stride[0], 6);
 }
 
 static void test_dtypes(void **) {
