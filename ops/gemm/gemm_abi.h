@@ -81,13 +81,13 @@ typedef struct qk_gemm_mixed_args {
  *  all of a matrix's groups lie one below the other; but QK_FORM 3 has the groups of a, b and d in
  *  a third dimension. */
 typedef struct qk_gemm_wgmma_args {
-    // Boxes: 128 bytes of k by the tile's rows, by its columns; across, 64 of these, or 32 columns
+    // Boxes: 128 bytes of k by box_rows, by the tile's columns; across, 64 of these, or 32 columns
     // of a tile that has no more, by 64 of k.
     qk_tensor_map a, b;
     // 64 rows by 64 columns, or by the tile's if it has fewer; codes: by 128; pairs: by 64, 32 or
     // 16, of which the tile's columns of d are a multiple.
     qk_tensor_map d;
-    qk_tensor_map scale_a; // [groups][ceil(k/128), m]: the tile's rows of one K-block
+    qk_tensor_map scale_a; // [groups][ceil(k/128), m]: box_rows of one K-block
     qk_gemm_args g;
     // Rows of the maps from one group to the next; 0 where a third dimension counts groups.
     uint32_t slab_a, slab_b, slab_d, slab_scales;
@@ -98,6 +98,7 @@ typedef struct qk_gemm_wgmma_args {
     uint8_t has_scales; // the copy engine takes scales, a's by the map and b's in runs; else lanes
     qk_gemm_scaling scaling; // QK_FORM 4: d is e4m3fn
     int64_t bias_group;      // QK_PAIRS: from a group's bias to the next one's
+    uint32_t box_rows;       // of a's boxes: the tile's; a tile of 64's fewer where a has fewer
 } qk_gemm_wgmma_args;
 
 /** Weights to be laid out for the matrix cores. Strides are in elements. */

@@ -239,6 +239,7 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(68, 128, 144, FN, FN, FN, GELU, .fill = QNI_FILL_NAN), DENSE(68, 128, 512, FN, FN, FN, .fill = QNI_FILL_TINY), DENSE(200, 256, 144, FN, FN, FN, BIAS, GIVEN),
     GROUPED(INDEX, 7, 0, 136, 272, FN, FN), GROUPED(INDEX, 7, 0, 136, 512, FN, FN, .has_scale_columns = true), GROUPED(INDEX, 7, 0, 136, 136, BF, BF),
     GROUPED(ENDS, 7, 0, 136, 272, FN, FN, .zero_padding = true), GROUPED(ENDS, 7, 0, 136, 512, FN, FN, .m_alignment = 16, .has_scale_columns = true),
+    GROUPED(ENDS, 7, 0, 136, 512, FN, FN, .m_alignment = 1, .has_scale_columns = true), GROUPED(ENDS, 7, 0, 136, 136, BF, BF, TN, .m_alignment = 1),
     GROUPED(ENDS, 7, 0, 136, 136, BF, BF, .m_alignment = 16, .zero_padding = true), GROUPED(ENDS, 67, 0, 8, 144, FN, FN, .rows = QNI_ROWS_FEW, .m_alignment = 4),
     GROUPED(MASKED, 5, 140, 136, 272, FN, FN), GROUPED(MASKED, 5, 140, 136, 512, FN, FN, .has_scale_columns = true),
     GROUPED(MASKED, 5, 140, 136, 136, BF, BF), GROUPED(MASKED, 67, 4, 8, 144, FN, FN, .rows = QNI_ROWS_FEW), GROUPED(MASKED, 3, 330, 72, 144, FN, FN, .rows = QNI_ROWS_FULL),

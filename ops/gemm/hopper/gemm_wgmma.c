@@ -4,7 +4,7 @@
 #include "../gemm_launch.h"
 
 constexpr uint32_t K_BYTES = 128, LINES = 64, // of boxes, as gemm_abi.h has them
-    D_ROWS = 64, D_BYTES = 128;
+    D_ROWS = 64, D_BYTES = 128, LOWEST = 64;  // LOWEST: rows of a tile
 
 /** A tile's images, by their QK_FORM; some tiles lack some. */
 enum { GROUPED, PLAIN, STEPS, SLABS, CODES };
@@ -114,11 +114,20 @@ static qni_tensor_map map_across(const char *name, const void *data, int64_t k, 
     return map;
 }
 
+/** Returns the rows of a's boxes, whole eights of the swizzle. What of a box lies outside a is
+ *  slow, so the lowest tile has a smaller box where a has fewer rows. It multiplies by what lies in
+ *  LDS below the box, too, which becomes rows that nobody stores. Across, boxes are of 64 rows. */
+static uint32_t box_rows(const qni_gemm_problem *p, const qni_config *config) {
+    if (config->flags & QNI_GEMM_A_ACROSS || config->rows != LOWEST || p->m >= LOWEST)
+        return config->rows;
+    return (uint32_t)qni_round_up(p->m, 8);
+}
+
 static qni_tensor_map map_a(const qni_gemm_problem *p, const qni_config *config) {
     const bool slabs = has_slabs(p, config);
     if (config->flags & QNI_GEMM_A_ACROSS)
         return map_across("a", p->a, p->k, p->a_k, rows_of_a(p), config->rows, slabs);
-    return map_operand("a", p->a, p->dtype_a, p->k, rows_of_a(p), config->rows, slabs);
+    return map_operand("a", p->a, p->dtype_a, p->k, rows_of_a(p), box_rows(p, config), slabs);
 }
 static qni_tensor_map map_b(const qni_gemm_problem *p, const qni_config *config) {
     const bool slabs = has_slabs(p, config);
@@ -149,7 +158,7 @@ static qni_tensor_map map_d(const qni_gemm_problem *p, const qni_config *config)
 
 static qni_tensor_map map_scale_a(const qni_gemm_problem *p, const qni_config *config) {
     qni_tensor_map map = map_rows("scale_a", p->scale_a, QNI_F32, p->m, rows_of_scale_a(p), false);
-    map.box[0] = config->rows;
+    map.box[0] = box_rows(p, config);
     map.box[1] = 1;
     return map;
 }
@@ -230,14 +239,22 @@ static bool has_map_d(const qni_gemm_problem *p, const qni_config *config) {
            fits_map(&map, rows_of_d(p), nullptr);
 }
 
+/** Returns whether groups begin where boxes may begin in a dimension that is contiguous: at
+ *  multiples of 16 bytes. At others, odd rows of f32, an H200's copy engine raises an illegal
+ *  instruction. */
+static bool begins_at_pieces(const qni_gemm_problem *p, int64_t bytes) {
+    return p->grouping != QN_GEMM_GROUPED_ENDS || p->m_alignment * bytes % 16 == 0;
+}
+
 /** Returns whether the copy engine takes both scales: a's with m contiguous, and of b's rows four
  *  K-blocks, 16 bytes, at a time. */
 static bool has_scale_copies(const qni_gemm_problem *p, const qni_config *config) {
     const qni_tensor_map map = map_scale_a(p, config);
     const bool has_whole_rows = qni_pieces(p->k, 128) % 4 == 0 && p->scale_b_nb % 4 == 0 &&
                                 (p->groups == 1 || p->scale_b_group % 4 == 0);
-    return p->scale_a_row == 1 && fits_map(&map, rows_of_scale_a(p), nullptr) &&
-           (uintptr_t)p->scale_b % 16 == 0 && has_whole_rows;
+    return p->scale_a_row == 1 && begins_at_pieces(p, sizeof(float)) &&
+           fits_map(&map, rows_of_scale_a(p), nullptr) && (uintptr_t)p->scale_b % 16 == 0 &&
+           has_whole_rows;
 }
 
 /** Returns which of the tile's images takes the product. A tile without registers to spare lacks
@@ -280,6 +297,7 @@ qn_status qni_gemm_wgmma(const qni_variant *variant, qn_stream *stream, const vo
         .slab_d = slabs ? 0 : (uint32_t)slab_of(rows_of_d(p)),
         .slab_scales = (uint32_t)slab_of(rows_of_scale_a(p)),
         .blocks = (uint32_t)qni_pieces(p->k * qni_dtype_bytes(p->dtype_a), K_BYTES),
+        .box_rows = box_rows(p, config),
         .band = band_rows / config->rows,
         .has_map_d = has_map_d(p, config),
         .has_steps = has_more(p),
@@ -332,6 +350,11 @@ static bool fits(const qni_variant *variant, const qni_gemm_problem *p, qni_reas
     if (!is_contiguous("a", "m", config->flags & QNI_GEMM_A_ACROSS, p->a_k, why) ||
         !is_contiguous("b", "n", config->flags & QNI_GEMM_B_ACROSS, p->b_k, why))
         return false;
+    if (config->flags & QNI_GEMM_A_ACROSS && !begins_at_pieces(p, qni_dtype_bytes(p->dtype_a)))
+        return qni_no(why,
+                      "a is contiguous in m and groups begin at multiples of %ld rows; then "
+                      "takes multiples of 16 bytes",
+                      (long)p->m_alignment);
     if (p->grouping == QN_GEMM_GROUPED_INDEX && 128 % config->rows != 0)
         return qni_no(why, "groups begin at multiples of 128 rows, the tile has %u", config->rows);
     return fits_map(&a, rows_of_a(p), why) && fits_map(&b, rows_of_b(p), why) &&

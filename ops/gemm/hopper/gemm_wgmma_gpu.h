@@ -342,6 +342,15 @@ QD_INLINE void load_operand(bool is_across, uint32_t to, uint64_t map, uint32_t 
         load_box(to + i * K_BYTES, map, full, row + i, k, slab);
 }
 
+/** Returns how many bytes a stage's copies bring. Taller tiles have boxes of their own rows: ptxas
+ *  spills sums of theirs if it does not know how many. */
+QD_INLINE uint32_t stage_bytes(const qk_gemm_wgmma_args *p, bool has_scales) {
+    if (BM == 64)
+        return p->box_rows * K_BYTES + B_BYTES +
+               (has_scales ? p->box_rows * (SCALE_A_BYTES / BM) + SCALE_B_BYTES : 0);
+    return A_BYTES + B_BYTES + (has_scales ? SCALE_A_BYTES + SCALE_B_BYTES : 0);
+}
+
 /** Fills stages with a tile's operands, k after k; one thread. */
 QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t base, qd_ring *r,
                          const place *at, uint32_t block_k) {
@@ -353,8 +362,7 @@ QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t ba
     QD_NO_UNROLL for (uint32_t kb = 0; kb < p->blocks; kb++) {
         const uint32_t full = full_of(base, r), stage = r->at;
         qd_mbarrier_wait(empty_of(base, stage), r->parity);
-        qd_mbarrier_expect(full,
-                           A_BYTES + B_BYTES + (has_scales ? SCALE_A_BYTES + SCALE_B_BYTES : 0));
+        qd_mbarrier_expect(full, stage_bytes(p, has_scales));
         if (has_scales) {
             qd_tensor_load2(base + SCALE_A_AT + stage * SCALE_A_BYTES,
                             maps + offsetof(qk_gemm_wgmma_args, scale_a), full, at->tile.row,
