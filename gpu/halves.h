@@ -137,4 +137,32 @@ QD_INLINE qd_u32x4 qd_widen8(int kind, bool is_f16, qd_u32x2 codes) {
     return wide;
 }
 
+#if defined(__NVPTX__) && __CUDA_ARCH__ >= 900
+/** Converts the word's two e4m3fn codes in its lower or upper half to f16, as Hopper does. */
+QD_INLINE qd_f16x2 qd_f16_from_e4m3fn(uint32_t codes, bool upper) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((uint16_t)(upper ? codes >> 16 : codes)));
+    return __builtin_bit_cast(qd_f16x2, pair);
+}
+
+/** Converts four e4m3fn codes to f16 or bf16 by Hopper's instructions, exactly, and a NaN stays a
+ *  NaN: codes 0 and 1 to wide[0], 2 and 3 to wide[1]; `apart`, a constant: codes 0 and 2, 1 and
+ *  3. */
+QD_INLINE void qd_widen4_e4m3fn(bool is_f16, bool apart, uint32_t codes, uint32_t wide[2]) {
+    const qd_f16x2 low = qd_f16_from_e4m3fn(codes, false), high = qd_f16_from_e4m3fn(codes, true);
+    constexpr uint32_t lower_halves = 0x5410, upper_halves = 0x7632;
+    if (is_f16) {
+        const uint32_t a = __builtin_bit_cast(uint32_t, low),
+                       b = __builtin_bit_cast(uint32_t, high);
+        wide[0] = apart ? __nvvm_prmt(a, b, lower_halves) : a;
+        wide[1] = apart ? __nvvm_prmt(a, b, upper_halves) : b;
+        return;
+    }
+    const uint32_t x[4] = {qd_as_u32((float)low[0]), qd_as_u32((float)low[1]),
+                           qd_as_u32((float)high[0]), qd_as_u32((float)high[1])};
+    wide[0] = __nvvm_prmt(x[0], x[apart ? 2 : 1], upper_halves);
+    wide[1] = __nvvm_prmt(x[apart ? 1 : 2], x[3], upper_halves);
+}
+#endif
+
 #endif

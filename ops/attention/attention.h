@@ -144,6 +144,10 @@ static inline int64_t qni_attention_workspace_bytes(int64_t rows, int64_t num_kv
                ? INT64_MAX
                : bytes;
 }
+/** Returns whether k and v are not FP8, or so that Hopper's kernels copy their codes 16 at a time:
+ *  of e4m3fn, in rows of whole 16 codes that begin at multiples of 16 bytes.
+ *  hopper/attention_async.c. */
+bool qni_attention_takes_codes(const qni_attention_problem *p, qni_reason *why);
 /** Returns the bytes of workspace with which Hopper's kernel for dense requests is faster; 0: it is
  *  not. heads: of all requests. hopper/attention_wgmma.c. */
 int64_t qni_attention_states_bytes(int64_t heads, int64_t qo_len, int64_t kv_len, int64_t head_dim);

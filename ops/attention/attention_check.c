@@ -23,6 +23,10 @@
 #define SOLE_KEYS(d, types) \
     {DENSE, 1, {8}, {8}, HEADS(2, 1, d), types, .values = QNI_CASE_LOW, .has_left = true, .is_causal = true, .has_lse = true}
 
+#define BF16_FP8 TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16)
+#define F16_FP8 TYPES(QNI_F16, QNI_E4M3FN, QNI_F16)
+#define ALL_FP8(o) TYPES(QNI_E4M3FN, QNI_E4M3FN, o)
+
 static const qni_attention_spec specs[] = {
     // Dense: head dims, layouts, tiles and their edges.
     {DENSE, 2, {17}, {33}, HEADS(2, 2, 64), BF16, .has_lse = true, QUICK},
@@ -224,6 +228,45 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {70}, {70}, HEADS(2, 1, 128), F16, .values = QNI_CASE_LOW, .has_left = true, .is_causal = true, .has_lse = true},
     {DENSE, 1, {20}, {20}, HEADS(4, 1, 64), F16, .values = QNI_CASE_LOW, .has_left = true, .is_causal = true, .has_lse = true},
     {DENSE, 1, {80}, {170}, HEADS(2, 1, 128), F16, .values = QNI_CASE_PEAKS, .is_causal = true, .has_lse = true},
+    // FP8 caches: few rows, in each storage, with tiles of up to 128 keys; queries of FP8.
+    {PAGED, 3, {1, 2, 1}, {331, 70, 5}, HEADS(8, 1, 128), BF16_FP8, .page = 16, RAMPS, .is_causal = true, QUICK},
+    {PAGED, 2, {1, 1}, {700, 530}, HEADS(4, 2, 64), F16_FP8, .page = 32, RAMPS, .has_left = true, .left = 70, QUICK},
+    {PAGED, 3, {1, 3, 1}, {290, 70, 3}, HEADS(4, 1, 256), BF16_FP8, .page = 24, .is_causal = true, .has_lse = true,
+     QUICK},
+    {PAGED, 2, {1, 2}, {300, 133}, HEADS(4, 2, 192), .dim_vo = 128, F16_FP8, .page = 5, .is_hnd = true, .has_lse = true},
+    {PAGED, 2, {2, 1}, {340, 97}, HEADS(4, 2, 96), BF16_FP8, .page = 8, .chunk = 50, .has_sinks = true, .has_lse = true},
+    {PAGED, 2, {1, 2}, {270, 33}, HEADS(4, 2, 128), F16_FP8, .page = 1, .cap = 30, .has_scales = true,
+     .has_negative_scales = true, .has_lse = true},
+    {RAGGED, 3, {1, 2, 1}, {350, 66, 131}, HEADS(4, 2, 64), BF16_FP8, RAMPS, .is_causal = true},
+    {PADDED, 2, {1}, {500, 65}, HEADS(8, 2, 128), F16_FP8, .chunk = 96, .has_lse = true},
+    {DENSE, 1, {9}, {500}, HEADS(1, 1, 64), F16_FP8, .values = QNI_CASE_PEAKS, .has_lse = true},
+    {DENSE, 1, {3}, {390}, HEADS(2, 1, 80), F16_FP8, .hidden = 40, .has_left = true, .left = 20, .has_lse = true},
+    {PAGED, 2, {1, 2}, {270, 140}, HEADS(8, 2, 128), ALL_FP8(QNI_BF16), .page = 16, .has_scales = true, .has_lse = true, QUICK},
+    {DENSE, 1, {2}, {203}, HEADS(3, 1, 80), TYPES(QNI_E5M2, QNI_E4M3FN, QNI_F32), .is_causal = true, .has_lse = true},
+    {RAGGED, 2, {1, 3}, {203, 66}, HEADS(4, 1, 256), ALL_FP8(QNI_F16), .is_causal = true},
+    // FP8 caches: prompts, in each storage; queries of FP8.
+    {RAGGED, 3, {70, 33, 9}, {350, 33, 100}, HEADS(4, 1, 64), BF16_FP8, RAMPS, .is_causal = true, QUICK},
+    {RAGGED, 2, {100, 40}, {100, 370}, HEADS(6, 1, 128), F16_FP8, .is_causal = true, .has_lse = true, QUICK},
+    {RAGGED, 3, {200, 20, 30}, {130, 0, 7}, HEADS(3, 1, 80), BF16_FP8, .has_lse = true},
+    {RAGGED, 2, {130, 20}, {290, 100}, HEADS(2, 1, 128), F16_FP8, .cap = 30, .is_causal = true, .has_left = true,
+     .left = 90, .has_lse = true},
+    {PAGED, 2, {60, 25}, {370, 90}, HEADS(8, 2, 128), BF16_FP8, .page = 64, RAMPS, .is_causal = true, QUICK},
+    {PAGED, 2, {40, 20}, {200, 81}, HEADS(2, 1, 96), F16_FP8, .page = 1, .is_hnd = true, .is_causal = true, .has_lse = true},
+    {PAGED, 2, {20, 40}, {330, 90}, HEADS(4, 1, 64), BF16_FP8, .page = 16, .chunk = 96, .is_causal = true,
+     .has_sinks = true, .has_lse = true},
+    {PAGED, 2, {100, 30}, {170, 90}, HEADS(2, 1, 112), .dim_vo = 48, F16_FP8, .page = 8, .chunk = 50, .is_causal = true},
+    {PAGED, 2, {70, 20}, {370, 100}, HEADS(4, 1, 256), F16_FP8, .page = 16, .is_causal = true,
+     .has_sinks = true, .has_lse = true},
+    {RAGGED, 2, {140, 20}, {290, 100}, HEADS(2, 1, 192), BF16_FP8, RAMPS, .is_causal = true,
+     QUICK},
+    {RAGGED, 2, {140, 20}, {190, 100}, HEADS(2, 2, 256), ALL_FP8(QNI_BF16), .has_lse = true},
+    {PADDED, 2, {70}, {250, 40}, HEADS(4, 2, 112), BF16_FP8, .is_causal = true, .has_lse = true},
+    {DENSE, 2, {200}, {310}, HEADS(4, 2, 128), BF16_FP8, RAMPS, .is_causal = true},
+    {DENSE, 1, {194}, {450}, HEADS(3, 1, 128), F16_FP8, RAMPS, .is_hnd = true},
+    {DENSE, 1, {20}, {1200}, HEADS(2, 1, 64), F16_FP8, .is_causal = true, .has_lse = true},
+    {RAGGED, 2, {100, 40}, {100, 370}, HEADS(6, 1, 128), ALL_FP8(QNI_BF16), .is_causal = true, .has_lse = true, QUICK},
+    {PAGED, 2, {210, 25}, {370, 90}, HEADS(8, 2, 64), ALL_FP8(QNI_BF16), .page = 16, RAMPS, .is_causal = true},
+    {DENSE, 1, {194}, {250}, HEADS(3, 1, 80), TYPES(QNI_E5M2, QNI_E4M3FN, QNI_BF16), .has_lse = true},
     // Keys in one chunk.
     {PAGED, 2, {1, 2}, {700, 530}, HEADS(2, 1, 64), BF16, .page = 16, .chunk = -1, RAMPS, .is_causal = true},
     {RAGGED, 2, {33, 3}, {350, 300}, HEADS(2, 1, 256), F16, RAMPS, .is_causal = true},

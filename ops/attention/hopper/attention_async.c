@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernel for requests of few rows on Hopper, attention_async_gpu.c: which problems
-// it takes, its launch.
+// it takes, its launch; which FP8 Hopper's kernels take.
 #include "../attention.h"
 #include "attention_async_abi.h"
 
@@ -24,14 +24,32 @@ static bool takes_extent(const char *name, const qni_attention_problem *p,
            qni_no(why, "%s reaches over %.0f elements; fewer than 2^35 are taken", name, end);
 }
 
+static bool are_whole(const qk_attention_rows *rows) {
+    return (uintptr_t)rows->data % 16 == 0 && rows->block % 16 == 0 && rows->token % 16 == 0 &&
+           rows->head % 16 == 0;
+}
+
+bool qni_attention_takes_codes(const qni_attention_problem *p, qni_reason *why) {
+    const qk_attention_args *g = &p->args;
+    if (!qni_is_fp8(p->dtype_kv))
+        return true;
+    if (p->dtype_kv != QNI_E4M3FN)
+        return qni_no(why, "k and v are %s; taken: e4m3fn", qni_dtype_name(p->dtype_kv));
+    if (g->head_dim_qk % 16 || g->head_dim_vo % 16)
+        return qni_no(why, "head_dim=%u, v's %u; taken of FP8: multiples of 16", g->head_dim_qk,
+                      g->head_dim_vo);
+    return (are_whole(&g->k) && are_whole(&g->v)) ||
+           qni_no(why, "a row of k or v does not begin at a multiple of 16 bytes");
+}
+
 /** As qni_attention_decode_supports says, the rows of all requests and QUERN_BATCH_INVARIANT
  *  decide. */
 bool qni_attention_async_supports(const qni_variant *variant, const qn_device *device,
                                   const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
     return qni_attention_decode_supports(variant, device, problem, why) &&
-           takes_scores(&p->args, why) && takes_extent("k", p, &p->args.k, why) &&
-           takes_extent("v", p, &p->args.v, why);
+           qni_attention_takes_codes(p, why) && takes_scores(&p->args, why) &&
+           takes_extent("k", p, &p->args.k, why) && takes_extent("v", p, &p->args.v, why);
 }
 
 qn_status qni_attention_async(const qni_variant *variant, qn_stream *stream, const void *problem) {

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of requests of few rows on Hopper, at the speed of memory.
 //
-// Needs     sm_90a; q, k and v of bf16, with -DQK_F16 of f16; head dims that are multiples of 8, at
-//           most QK_D; rows of k and v, of q and of o that begin at multiples of 16 bytes; requests
-//           of at most QK_ATTENTION_FEW_ROWS rows. Pages have any size
+// Needs     sm_90a; q, k and v of bf16, with -DQK_F16 of f16; with -DQK_FP8=1 k and v of e4m3fn,
+//           and q of FP8 if it is not of these; head dims that are multiples of 8, beside FP8 of
+//           16, at most QK_D; rows of k and v, of q and of o that begin at multiples of 16 bytes,
+//           of q of FP8 8; requests of at most QK_ATTENTION_FEW_ROWS rows. Pages have any size
 // Tile      16 rows by KEYS keys. A chunk's tile t is wave t % WAVES's, whatever is seen of it; the
 //           waves' results are merged in the waves' order at the chunk's end
 // Launch    160 threads, WORKGROUPS a multiprocessor; each walks work items and heads of k
 // LDS       a stage a wave: a tile of k, and of v; ROOMS of q and of what is to be computed with
-//           it; the waves' results of a chunk; barriers. In tiles and in q 16-byte pieces of 128
-//           bytes are exchanged by the row's number modulo 8
+//           it; the waves' results of a chunk; barriers. In tiles, and in q beside tiles of 16
+//           bits, 16-byte pieces of 128 bytes are exchanged by the row's number modulo 8
 // Registers of a thread: QK_D / 2 sums of o; of each tile SUMS scores, and as many weights in pairs
 // Roles     four waves compute, each at its own pace, on keys that it copies itself: a lane 16
 //           bytes at a time, as pages may be as short as a key. The fifth plans what comes next,
 //           merges the four's results and stores
+// FP8       codes stay codes in LDS and become 16 bits between LDS and the tensor cores. There a
+//           lane finds four codes that lie side by side: of a key's elements these are two runs of
+//           a product's, for which q is read likewise, and of two keys' values two columns each,
+//           which two products take
 // Edges     keys past the end and columns past the head dim are copied as zeros; keys that a row
 //           does not see are hidden
 // Schedule  a wave asks for its next tile of k as soon as it has multiplied this one, and for v
@@ -22,13 +27,12 @@
 //           before it is needed
 #include "attention_async_abi.h"
 
-#if QK_D == 64
-#define KEYS 64
-#define SUMS 32
-#else
-#define KEYS 32
-#define SUMS 16
+#ifndef QK_FP8
+#define QK_FP8 0
 #endif
+#define KV_BYTES (QK_FP8 ? 1 : 2)
+#define KEYS ((QK_D == 64 ? 128 : 64) / KV_BYTES)
+#define SUMS (KEYS / 2)
 #if QK_D == 256
 #define WORKGROUPS 1
 #else
@@ -39,8 +43,10 @@
 #include "mma.h"
 
 #ifdef QK_F16
+#define IS_F16 true
 #define MULTIPLY(d, a, b0, b1) QD_MMA_PTX("f16", d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)
 #else
+#define IS_F16 false
 #define MULTIPLY(d, a, b0, b1) QD_MMA_PTX("bf16", d, (a)[0], (a)[1], (a)[2], (a)[3], b0, b1)
 #endif
 
@@ -52,9 +58,11 @@ QD_INLINE uint32_t lane_anew(void) {
 
 // ---- tiles on their way
 
-/** Lanes that copy 128 bytes of a row, and rows that are copied so at once. */
-enum { LANES_OF_LINE = 8, LINES = QD_WAVE / LANES_OF_LINE };
-enum { OWN = KEYS / QD_WAVE }; // keys of a tile that a lane finds the places of
+/** Lanes that copy 128 bytes of a row, or all of a shorter one, and rows that are copied so at
+ *  once. */
+enum { LANES_OF_LINE = LINE_BYTES < 128 ? LINE_BYTES / 16 : 8, LINES = QD_WAVE / LANES_OF_LINE };
+enum { OWN = KEYS / QD_WAVE };     // keys of a tile that a lane finds the places of
+enum { PIECE_OF = 16 / KV_BYTES }; // elements of k or v in 16 bytes
 
 /** Where a key lies: its page or request, and its number there. */
 typedef struct place {
@@ -112,17 +120,18 @@ QD_INLINE void copy_lines(const char *data, const uint32_t own[OWN], uint32_t to
         const uint32_t key = i * LINES + line;
         const uint32_t at = qd_from_lane(own[i * LINES / QD_WAVE], key % QD_WAVE);
         const char *row = data + (uint64_t)at * 16;
-        QD_UNROLL for (uint32_t c = 0; c < QK_D / 8; c += LANES_OF_LINE)
+        QD_UNROLL for (uint32_t c = 0; c < LINE_BYTES / 16; c += LANES_OF_LINE)
             qd_copy16(to + piece_at(key, c + piece), row + (c + piece) * 16,
-                      is_whole || (key < count && (c + piece) * 8 < head_dim));
+                      is_whole || (key < count && (c + piece) * PIECE_OF < head_dim));
     }
 }
 
 /** Starts the copies of a tile's rows of k or v. */
 QD_INLINE void copy_rows(const qk_attention_rows *rows, uint32_t head_dim, uint32_t to,
                          const tile *t) {
-    const uint32_t block = (uint32_t)(rows->block / 8), token = (uint32_t)(rows->token / 8);
-    const uint32_t head = t->kv_head * (uint32_t)(rows->head / 8);
+    const uint32_t block = (uint32_t)(rows->block / PIECE_OF);
+    const uint32_t token = (uint32_t)(rows->token / PIECE_OF);
+    const uint32_t head = t->kv_head * (uint32_t)(rows->head / PIECE_OF);
     uint32_t own[OWN];
     if (!t->is_any)
         return;
@@ -174,6 +183,27 @@ QD_INLINE view find_view(const QD_LDS room *from) {
 }
 
 /** Computes the products of q's rows and a tile's keys. */
+#if QK_FP8
+QD_INLINE void multiply_keys(uint32_t q, uint32_t k, float s[SUMS]) {
+    const uint32_t lane = lane_anew(), own = q + lane / 4 * Q_LINE_BYTES + lane % 4 * 8;
+    QD_UNROLL for (uint32_t i = 0; i < SUMS; i++)
+        s[i] = 0;
+    QD_UNROLL for (uint32_t c = 0; c < QK_D / 16; c++) {
+        const qd_u32x2 low = *(const QD_LDS qd_u32x2 *)(uintptr_t)(own + c * 32);
+        const qd_u32x2 high =
+            *(const QD_LDS qd_u32x2 *)(uintptr_t)(own + 8 * Q_LINE_BYTES + c * 32);
+        const uint32_t a[4] = {low.x, high.x, low.y, high.y};
+        QD_UNROLL for (uint32_t n = 0; n < KEYS / 32; n++) {
+            const qd_u32x4 codes = qd_load_tiles(k + piece_at(n * 32 + lane, c));
+            QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+                uint32_t b[2];
+                qd_widen4_e4m3fn(IS_F16, false, codes[i], b);
+                MULTIPLY(s + 16 * n + 4 * i, a, b[0], b[1]);
+            }
+        }
+    }
+}
+#else
 QD_INLINE void multiply_keys(uint32_t q, uint32_t k, float s[SUMS]) {
     const uint32_t lane = lane_anew();
     QD_UNROLL for (uint32_t i = 0; i < SUMS; i++)
@@ -188,6 +218,7 @@ QD_INLINE void multiply_keys(uint32_t q, uint32_t k, float s[SUMS]) {
         }
     }
 }
+#endif
 
 /** Turns products into base-2 scores. These are rounded before a row's top is subtracted, so that
  *  the top's own weight is one. */
@@ -210,6 +241,24 @@ QD_INLINE void hide(const view *w, uint32_t at, float s[SUMS]) {
 }
 
 /** Adds a tile's weighted values to o. */
+#if QK_FP8
+QD_INLINE void multiply_values(uint32_t v, rows *x) {
+    const uint32_t lane = lane_anew();
+    QD_UNROLL for (uint32_t c = 0; c < KEYS / 16; c++) {
+        QD_UNROLL for (uint32_t n = 0; n < QK_D / 16; n += 2) {
+            const uint32_t at = v + piece_at(c * 16 + lane % 16, n + lane / 16);
+            const qd_u32x4 codes = qd_load_tiles_turned(at);
+            QD_UNROLL for (uint32_t i = 0; i < 2; i++) {
+                uint32_t b[2][2]; // of eight keys each, even and odd columns
+                qd_widen4_e4m3fn(IS_F16, true, codes[2 * i], b[0]);
+                qd_widen4_e4m3fn(IS_F16, true, codes[2 * i + 1], b[1]);
+                MULTIPLY(x->o + 8 * (n + i), x->p + 4 * c, b[0][0], b[1][0]);
+                MULTIPLY(x->o + 8 * (n + i) + 4, x->p + 4 * c, b[0][1], b[1][1]);
+            }
+        }
+    }
+}
+#else
 QD_INLINE void multiply_values(uint32_t v, rows *x) {
     const uint32_t lane = lane_anew();
     QD_UNROLL for (uint32_t c = 0; c < KEYS / 16; c++) {
@@ -221,6 +270,7 @@ QD_INLINE void multiply_values(uint32_t v, rows *x) {
         }
     }
 }
+#endif
 
 /** Takes the tile in the wave's stage, and asks for the next one. */
 QD_INLINE void take_tile(const qk_attention_args *g, uint32_t q, uint32_t stage, const view *w,
@@ -251,19 +301,30 @@ QD_INLINE QD_LDS qd_f32x2 *state_at(uint32_t base, uint32_t wave, uint32_t row) 
     return (QD_LDS qd_f32x2 *)(uintptr_t)(base + STATES_AT + (wave * ROWS + row) * 8);
 }
 
+/** Puts o of one of the lane's two rows into LDS. */
+QD_INLINE void put_row(QD_LDS float *to, const rows *x, uint32_t r) {
+    QD_UNROLL for (uint32_t n = 0; n < QK_D / 8; n += 2) {
+        const float *a = x->o + 4 * n + 2 * r, *b = a + 4;
+        if (QK_FP8) { // b's columns lie between a's
+            *(QD_LDS qd_f32x4 *)(to + 8 * n + qd_lane() % 4 * 4) =
+                (qd_f32x4){a[0], b[0], a[1], b[1]};
+            continue;
+        }
+        *(QD_LDS qd_f32x2 *)(to + 8 * n + qd_lane() % 4 * 2) = (qd_f32x2){a[0], a[1]};
+        *(QD_LDS qd_f32x2 *)(to + 8 * n + 8 + qd_lane() % 4 * 2) = (qd_f32x2){b[0], b[1]};
+    }
+}
+
 /** Puts tops, sums and o of the wave's rows, of which there are `count`, into LDS. */
 QD_INLINE void put_results(uint32_t base, uint32_t wave, uint32_t count, const rows *x) {
     const float sums[2] = {total(x, 0), total(x, 1)};
     QD_UNROLL for (uint32_t r = 0; r < 2; r++) {
         const uint32_t row = qd_lane() / 4 + 8 * r;
-        QD_LDS float *to = result_at(base, wave, row) + qd_lane() % 4 * 2;
         if (row >= count)
             continue;
         if (qd_lane() % 4 == 0)
             *state_at(base, wave, row) = (qd_f32x2){x->top[r], sums[r]};
-        QD_UNROLL for (uint32_t n = 0; n < QK_D / 8; n++)
-            *(QD_LDS qd_f32x2 *)(to + 8 * n) =
-                (qd_f32x2){x->o[4 * n + 2 * r], x->o[4 * n + 2 * r + 1]};
+        put_row(result_at(base, wave, row), x, r);
     }
 }
 

@@ -2,18 +2,21 @@
 // The plan of attention for requests of few rows on Hopper: what a workgroup computes, part after
 // part, where it lies in LDS, and the wave that finds it.
 //
-// An image says QK_D, the largest head dim; the file that includes this defines KEYS, a tile's, and
-// WORKGROUPS a multiprocessor.
+// An image says QK_D, the largest head dim, and QK_FP8 where k and v are codes of e4m3fn; the file
+// that includes this defines KEYS, a tile's, KV_BYTES, of an element of k or v, and WORKGROUPS a
+// multiprocessor.
 #ifndef QK_ATTENTION_ASYNC_GPU_H
 #define QK_ATTENTION_ASYNC_GPU_H
 
 #include "../attention_row_gpu.h"
 #include "attention_async_abi.h"
+#include "attention_query_gpu.h"
 #include "mma/sm90.h"
 #include "tensor_copy.h"
 
 enum { WAVES = QK_ASYNC_WAVES, ROWS = QK_ATTENTION_FEW_ROWS };
-enum { LINE_BYTES = 2 * QK_D, TILE_BYTES = KEYS * LINE_BYTES };
+enum { LINE_BYTES = KV_BYTES * QK_D, TILE_BYTES = KEYS * LINE_BYTES }; // of k and v
+enum { Q_LINE_BYTES = 2 * QK_D + (QK_FP8 ? 32 : 0) }; // four rows at once touch all banks
 enum { STRIDE = QK_D + 8 }; // floats of a row of results: four rows at once touch all banks
 enum { ROOMS = 2 };
 
@@ -45,7 +48,7 @@ typedef struct room {
 enum {
     STAGE_BYTES = 2 * TILE_BYTES, // of k, then of v
     Q_AT = WAVES * STAGE_BYTES,
-    Q_BYTES = ROWS * LINE_BYTES,
+    Q_BYTES = ROWS * Q_LINE_BYTES,
     RESULTS_AT = Q_AT + ROOMS * Q_BYTES,
     STATES_AT = RESULTS_AT + WAVES * ROWS * STRIDE * 4, // a row's top and sum
     ROOMS_AT = STATES_AT + WAVES * ROWS * 8,
@@ -61,9 +64,16 @@ QD_INLINE QD_LDS room *room_at(uint32_t base, uint32_t at) {
     return (QD_LDS room *)(uintptr_t)(base + ROOMS_AT + at * (uint32_t)sizeof(room));
 }
 
-/** Returns where 16-byte piece `piece` of a row of q, k or v lies. */
+/** Returns where 16-byte piece `piece` of a row of k or v lies: eight rows' pieces touch all
+ *  banks. */
 QD_INLINE uint32_t piece_at(uint32_t row, uint32_t piece) {
-    return row * LINE_BYTES + (piece ^ row % 8) * 16;
+    const uint32_t turn = LINE_BYTES < 128 ? row / 2 % 4 : row % 8;
+    static_assert(LINE_BYTES >= 64);
+    return row * LINE_BYTES + (piece ^ turn) * 16;
+}
+/** Returns where such a piece of a row of q lies. */
+QD_INLINE uint32_t query_at(uint32_t row, uint32_t piece) {
+    return QK_FP8 ? row * Q_LINE_BYTES + piece * 16 : piece_at(row, piece);
 }
 
 // ---- rooms
@@ -173,18 +183,31 @@ QD_INLINE row_place own_place(const qk_attention_args *g, const walk *w, const p
                        .token = (int64_t)p->request.qo_begin + w->query};
 }
 
-/** Copies q's rows to a room. The room's other rows stay what they are: rows do not mix. */
+/** Copies q's rows to a room, or converts them if they are codes. The room's other rows stay what
+ *  they are: rows do not mix. */
 QD_INLINE void copy_queries(const qk_attention_args *g, uint32_t to, const walk *w) {
     enum { PIECES = QK_D / 8 };
     const row_place own = own_place(g, w, &w->part);
-    const int64_t own_at = 2 * q_offset(g, &own);
+    const uint32_t bytes = are_codes(g) ? 1 : 2;
+    const int64_t own_at = bytes * q_offset(g, &own);
     QD_NO_UNROLL for (uint32_t i = 0; i / PIECES < w->part.rows; i += QD_WAVE) {
         const uint32_t row = (i + qd_lane()) / PIECES, piece = (i + qd_lane()) % PIECES;
         const bool is_in = piece * 8 < g->head_dim_qk;
-        const int64_t in_row = qd_from_lane2(own_at, row) + piece * 16, at = is_in ? in_row : 0;
-        if (row < w->part.rows)
-            qd_copy16(to + piece_at(row, piece), (const char *)g->q.data + at, is_in);
+        const int64_t in_row = qd_from_lane2(own_at, row) + piece * 8 * bytes;
+        const char *from = (const char *)g->q.data + (is_in ? in_row : 0);
+        if (row < w->part.rows && are_codes(g))
+            put_codes(to + query_at(row, piece), g->dtype_q, from, is_in);
+        else if (row < w->part.rows)
+            qd_copy16(to + query_at(row, piece), from, is_in);
     }
+}
+
+/** Says that this lane's part of q is in the room. */
+QD_INLINE void hand_over_queries(const qk_attention_args *g, uint32_t full) {
+    if (are_codes(g))
+        qd_mbarrier_arrive(full);
+    else
+        qd_mbarrier_arrive_copies(full);
 }
 
 /** Puts what rows see into a room, a row a lane. */
@@ -208,7 +231,7 @@ QD_INLINE void put_part(const qk_attention_args *g, uint32_t base, walk *w) {
     if (qd_lane() == 0)
         qd_mbarrier_arrive(full);
     copy_queries(g, base + Q_AT + at * Q_BYTES, w);
-    qd_mbarrier_arrive_copies(full);
+    hand_over_queries(g, full);
     qd_ring_advance(&w->room, ROOMS);
     w->is_done = w->part.rows == 0;
     if (w->chunk_end < w->kv_end)

@@ -34,13 +34,15 @@ static bool is_dense_kv(const qni_attention_problem *p) {
     return !p->plan || p->plan->is_dense_kv;
 }
 
-/** Returns whether k and v lie in one piece, or in pages that boxes divide evenly. */
-static bool is_boxed(const qk_attention_args *g) {
+/** Returns whether k and v lie in one piece, or in pages that boxes divide evenly, and need no
+ *  conversion. */
+static bool is_boxed(const qni_attention_problem *p) {
     static_assert(QK_BATCH_PART == QK_ATTENTION_CHUNK_UNIT);
-    return !g->kv_indices || g->page_size % QK_BATCH_PART == 0;
+    return !qni_is_fp8(p->dtype_kv) &&
+           (!p->args.kv_indices || p->args.page_size % QK_BATCH_PART == 0);
 }
 
-/** Makes the maps: those of q, k and v, or of q alone. Returns how many. */
+/** Makes the maps: those of q, k and v, or of q alone, or none. Returns how many. */
 static int make_maps(const qni_variant *variant, const qni_attention_problem *p,
                      qni_tensor_map maps[NUM_MAPS]) {
     const qk_attention_args *g = &p->args;
@@ -60,7 +62,7 @@ static int make_maps(const qni_variant *variant, const qni_attention_problem *p,
     maps[Q] = map_of(p, "q", &g->q, q);
     maps[K] = map_of(p, "k", &g->k, k);
     maps[V] = map_of(p, "v", &g->v, v);
-    return is_boxed(g) ? NUM_MAPS : 1;
+    return is_boxed(p) ? NUM_MAPS : !qni_is_fp8(p->dtype);
 }
 
 static bool fit(const qni_tensor_map *maps, int count, qni_reason *why) {
@@ -101,15 +103,23 @@ static bool takes_head_dims(const qni_variant *variant, const qni_attention_prob
                   variant->config.rows == qk_attention_tile_rows(128) ? "up to" : "above");
 }
 
-/** Pages are counted in 32 bits, in units of 16 bytes. */
+/** Pages, and all rows of FP8, are counted in 32 bits, in units of 16 bytes. */
 static bool takes_pages(const char *name, const qni_attention_problem *p,
                         const qk_attention_rows *rows, qni_reason *why) {
     constexpr double most = 0x1p32 * 8; // elements
     const double end = (double)p->kv_blocks * (double)rows->block +
                        (double)p->kv_tokens * (double)rows->token +
                        (double)p->args.num_kv_heads * (double)rows->head;
-    return !p->args.kv_indices || end < most ||
+    return (!p->args.kv_indices && !qni_is_fp8(p->dtype_kv)) || end < most ||
            qni_no(why, "%s reaches over %.0f elements; fewer than 2^35 are taken", name, end);
+}
+
+/** o is of the type that the kernel computes with. */
+static bool takes_results(const qni_variant *variant, const qni_attention_problem *p,
+                          qni_reason *why) {
+    const qni_dtype taken = variant->config.flags & QNI_ATTENTION_F16 ? QNI_F16 : QNI_BF16;
+    return p->dtype_o == taken ||
+           qni_no(why, "o is %s; taken: %s", qni_dtype_name(p->dtype_o), qni_dtype_name(taken));
 }
 
 bool qni_attention_batch_supports(const qni_variant *variant, const qn_device *device,
@@ -117,13 +127,11 @@ bool qni_attention_batch_supports(const qni_variant *variant, const qn_device *d
     const qni_attention_problem *p = problem;
     qni_tensor_map maps[NUM_MAPS];
     if (!qni_attention_tile_supports(variant, device, problem, why) ||
-        !takes_scores(&p->args, why) || !takes_requests(p, why) ||
-        !takes_head_dims(variant, p, why) || !takes_pages("k", p, &p->args.k, why) ||
-        !takes_pages("v", p, &p->args.v, why))
+        !qni_attention_takes_codes(p, why) || !takes_scores(&p->args, why) ||
+        !takes_requests(p, why) || !takes_head_dims(variant, p, why) ||
+        !takes_pages("k", p, &p->args.k, why) || !takes_pages("v", p, &p->args.v, why) ||
+        !takes_results(variant, p, why))
         return false;
-    if (p->dtype_o != p->dtype)
-        return qni_no(why, "o is %s; taken: %s", qni_dtype_name(p->dtype_o),
-                      qni_dtype_name(p->dtype));
     return fit(maps, make_maps(variant, p, maps), why);
 }
 
@@ -164,7 +172,7 @@ qn_status qni_attention_batch(const qni_variant *variant, qn_stream *stream, con
     qni_tensor_map maps[NUM_MAPS];
     qk_attention_batch_args args = {
         .common = p->args,
-        .is_boxed = is_boxed(&p->args),
+        .is_boxed = is_boxed(p),
         .q_step = is_dense_q(p),
         .kv_step = is_dense_kv(p),
         .pack_shift = (uint32_t)__builtin_ctz(pack),

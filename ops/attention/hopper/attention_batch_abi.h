@@ -11,8 +11,8 @@ enum {
     QK_BATCH_PART = 16 // keys of a box of pages
 };
 
-/** The keys of a tile, for head dims of v up to `columns`: as many as a thread has registers for.
- */
+/** The keys of a tile that comes in boxes, for head dims of v up to `columns`: as many as a thread
+ *  has registers for. */
 #define QK_BATCH_KEYS(columns) ((columns) == 64 ? 128 : 80)
 
 /** Maps of [requests, tokens, heads, head_dim], ragged tensors being one request. Boxes have

@@ -3,13 +3,16 @@
 // pages: prompts, and chunks of prompts.
 //
 // Needs     sm_90a; q, k, v and o of bf16, with -DQK_F16 of f16; head dims that are multiples of 8,
-//           v's at most QK_D, q's and k's at most QK_DIM_QK; one positive scale of products
-// Tile      64 rows a team by QK_BATCH_KEYS keys. A row is a query and one of `pack` heads that
+//           v's at most QK_D, q's and k's at most QK_DIM_QK; one positive scale of products. With
+//           -DQK_FP8=1 k and v of e4m3fn, head dims that are multiples of 16, and q may be of FP8
+//           unless o is of f16
+// Tile      64 rows a team by KEYS keys. A row is a query and one of `pack` heads that
 //           share keys
 // Launch    (TEAMS + 1) * 128 threads, at most as many workgroups as multiprocessors; each walks
 //           the plan's tiles, those with most keys first, there and back
 // LDS       q's tile, o's unless it goes through q's, STAGES of k's and of v's tile, in boxes of 64
-//           columns with the 128-byte swizzle; tiles to compute; barriers
+//           columns with the 128-byte swizzle; codes of FP8 on their way; tiles to compute;
+//           barriers
 // Registers of a thread: QK_D / 2 sums of o; of each tile SUMS scores, and as many weights in pairs
 // Roles     the last team loads, attention_batch_gpu.h; the others multiply and store
 // Order     a row's tiles of keys from the last to the first. They are counted from the chunk's
@@ -18,9 +21,15 @@
 //           past the request's end are cleared in LDS. Rows past the request's end are not stored
 // Schedule  as attention_wgmma_gpu.c: a team starts q k^T of a tile and p v of the tile before, and
 //           weighs the one's scores while the other runs
+#ifndef QK_FP8
+#define QK_FP8 0
+#endif
 #if QK_D == 64
 #define KEYS 128
 #define SUMS 64
+#elif QK_D == 256 && QK_FP8 // as many as LDS has room for beside their codes
+#define KEYS 64
+#define SUMS 32
 #else
 #define KEYS 80
 #define SUMS 40
@@ -31,6 +40,11 @@ enum { TEAMS = 2, STAGES = 2 };
 #define THREADS 384
 #define REGISTERS 232
 #define REGISTERS_OF_LOADER 40
+#elif QK_FP8 // with fewer the loader waits for each line of codes before the next
+enum { TEAMS = 3, STAGES = 2 };
+#define THREADS 512
+#define REGISTERS 152
+#define REGISTERS_OF_LOADER 56
 #elif defined(QK_DIM_QK)
 enum { TEAMS = 3, STAGES = 2 };
 #define THREADS 512
@@ -360,10 +374,10 @@ QD_INLINE void run_tiles(const qk_attention_batch_args *p, uint32_t base, uint32
 /** A barrier is full when the loader's bytes are in, or each loading wave has said so; it is empty
  *  when each wave that reads has said so: of tiles also those of the loaders that teams may not
  *  wait for. */
-QD_INLINE void make_barriers(uint32_t base, uint32_t loaders) {
+QD_INLINE void make_barriers(uint32_t base, uint32_t loaders, uint32_t loaders_of_q) {
     if (qd_thread() == 0) {
         for (uint32_t team = 0; team < TEAMS; team++) {
-            qd_mbarrier_init(base + Q_FULL_AT + 8 * team, 1);
+            qd_mbarrier_init(base + Q_FULL_AT + 8 * team, loaders_of_q);
             qd_mbarrier_init(base + Q_EMPTY_AT + 8 * team, 4);
         }
         for (uint32_t s = 0; s < STAGES; s++) {
@@ -383,10 +397,10 @@ QD_INLINE void make_barriers(uint32_t base, uint32_t loaders) {
 }
 
 /** Pages are loaded in boxes unless these would reach over a page's end, as a chunk's first one
- *  may. */
+ *  may. Codes never are. */
 QD_INLINE bool loads_boxes(const qk_attention_batch_args *p) {
     const qk_attention_args *g = &p->common;
-    return p->is_boxed && !(g->kv_indices && g->schedule->has_odd_chunks);
+    return !QK_FP8 && p->is_boxed && !(g->kv_indices && g->schedule->has_odd_chunks);
 }
 
 QD_KERNEL_HEAD(THREADS, LDS_BYTES, "", qk_attention_batch)(const qk_attention_batch_args p) {
@@ -395,7 +409,7 @@ QD_KERNEL_HEAD(THREADS, LDS_BYTES, "", qk_attention_batch)(const qk_attention_ba
     const uint64_t maps = QD_ARGUMENTS(qk_attention_batch);
     qd_begin();
     const bool is_boxed = loads_boxes(&p);
-    make_barriers(base, is_boxed ? 1 : LOADERS);
+    make_barriers(base, is_boxed ? 1 : LOADERS, are_codes(&p.common) ? LOADERS : 1);
     if (team < TEAMS) {
         QD_REGISTERS_MORE(REGISTERS);
         run_tiles(&p, base, team);

@@ -2,14 +2,16 @@
 // Attention of batches on Hopper: where things lie in LDS, what a workgroup computes next, and the
 // waves that load it.
 //
-// attention_batch_gpu.c describes the kernel and defines KEYS, a tile's, TEAMS and STAGES.
+// attention_batch_gpu.c describes the kernel and defines KEYS, a tile's, TEAMS, STAGES and QK_FP8,
+// which is 1 where k and v are codes of e4m3fn.
 #ifndef QK_ATTENTION_BATCH_GPU_H
 #define QK_ATTENTION_BATCH_GPU_H
 
 #include "attention_batch_abi.h"
+#include "attention_query_gpu.h"
 #include "attention_wgmma_gpu.h"
 
-static_assert(KEYS == QK_BATCH_KEYS(QK_D) && BOX == QK_BATCH_BOX);
+static_assert((QK_FP8 || KEYS == QK_BATCH_KEYS(QK_D)) && BOX == QK_BATCH_BOX);
 
 /** Tiles of keys, counted from the chunk's begin. */
 typedef struct span {
@@ -37,7 +39,8 @@ enum {
     O_AT = O_HAS_PLACE ? TEAMS * Q_BYTES : 0,
     K_AT = TEAMS * (Q_BYTES + (O_HAS_PLACE ? TEAM_BYTES : 0)),
     V_AT = K_AT + STAGES * K_BYTES,
-    Q_FULL_AT = V_AT + STAGES * STAGE_BYTES, // a barrier for each team
+    CODES_AT = V_AT + STAGES * STAGE_BYTES,                // two tiles' on their way
+    Q_FULL_AT = CODES_AT + (QK_FP8 ? 2 * KEYS * QK_D : 0), // a barrier for each team
     Q_EMPTY_AT = Q_FULL_AT + 8 * TEAMS,
     K_FULL_AT = Q_EMPTY_AT + 8 * TEAMS, // a barrier for each stage
     K_EMPTY_AT = K_FULL_AT + 8 * STAGES,
@@ -390,9 +393,8 @@ QD_INLINE void load_boxes(loader *l) {
 
 // ---- loading any pages: all waves copy, each lane 16 bytes at a time, as a page may be one key
 
-/** Lanes that copy 128 bytes of a key, and keys that are copied so at once. */
-enum { LANES_OF_LINE = 8, LINES = QD_WAVE / LANES_OF_LINE, OWN = KEYS / LOADERS };
-static_assert(OWN <= QD_WAVE && OWN % LINES == 0);
+enum { OWN = KEYS / LOADERS }; // keys of a tile that a wave copies
+static_assert(OWN <= QD_WAVE);
 
 /** Where a key lies: each lane knows one of the wave's keys of a tile. page < 0: there is none. */
 typedef struct place {
@@ -409,9 +411,18 @@ QD_INLINE place find_place(const loader *l, const QD_LDS tile *t, uint32_t at) {
     const uint32_t key = t->chunk + at * KEYS + wave_of_loader() * OWN + qd_lane();
     if (qd_lane() >= OWN || key >= t->kv_len)
         return (place){-1, 0};
+    if (QK_FP8 && !g->kv_indices)
+        return (place){(int32_t)t->index, t->place + key};
     const uint32_t page = key / g->page_size;
     return (place){g->kv_indices[t->place + page], key - page * g->page_size};
 }
+
+#if QK_FP8
+#include "attention_batch_fp8_gpu.h"
+#else
+/** Lanes that copy 128 bytes of a key, and keys that are copied so at once. */
+enum { LANES_OF_LINE = 8, LINES = QD_WAVE / LANES_OF_LINE };
+static_assert(OWN % LINES == 0);
 
 /** Says that the stage of the wave's commit before the last one is full, or with `is_last` the
  *  last one's. */
@@ -489,6 +500,8 @@ QD_INLINE void copy_tile(loader *l, const QD_LDS tile *t, qd_ring *k, qd_ring *v
     }
     settle_copies(l, true);
 }
+
+#endif
 
 /** Copies what all of the workgroup's tiles need. The last wave finds tiles as well. */
 QD_INLINE void copy_pages(loader *l) {

@@ -12,8 +12,10 @@
 #include "tensor_copy.h"
 
 #ifdef QK_F16
+#define IS_F16 true
 #define KIND(n) "m64n" QD_TEXT(n) "k16.f32.f16.f16"
 #else
+#define IS_F16 false
 #define KIND(n) "m64n" QD_TEXT(n) "k16.f32.bf16.bf16"
 #endif
 

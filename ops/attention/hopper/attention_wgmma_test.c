@@ -388,6 +388,62 @@ static void test_dense_choice(void **) {
     assert_string_equal(cheapest(&p), "attention.gpu_batch_128_bf16");
 }
 
+// ---- FP8
+
+/** Beside queries of bf16, of f16 and of FP8, which computes with bf16. */
+static void assert_choices_of_fp8(qni_attention_problem p, const char *stem) {
+    static const struct {
+        qni_dtype q, o;
+        const char *type;
+    } cases[] = {{QNI_BF16, QNI_BF16, "bf16"},
+                 {QNI_F16, QNI_F16, "f16"},
+                 {QNI_E4M3FN, QNI_BF16, "bf16"},
+                 {QNI_E5M2, QNI_BF16, "bf16"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[64];
+        p.dtype = cases[i].q, p.dtype_kv = QNI_E4M3FN, p.dtype_o = cases[i].o;
+        snprintf(name, sizeof name, "attention.%s_%s_fp8", stem, cases[i].type);
+        assert_string_equal(cheapest(&p), name);
+    }
+}
+
+static void test_fp8_choice(void **) {
+    for (int page_size = 1; page_size <= 48; page_size += 15)
+        assert_choices_of_fp8(ragged_in_pages(page_size), "gpu_batch_128");
+    assert_choices_of_fp8(ragged(128), "gpu_batch_128");
+    assert_choices_of_fp8(ragged(80), "gpu_batch_128");
+    assert_choices_of_fp8(ragged(64), "gpu_batch_64");
+    assert_choices_of_fp8(dense(128), "gpu_batch_128");
+    assert_choices_of_fp8(dense(144), "gpu_batch_256");
+    assert_choices_of_fp8(dense(16), "gpu_batch_64");
+    assert_choices_of_fp8(paged(64), "gpu_async_64");
+    assert_choices_of_fp8(paged(80), "gpu_async_128");
+    assert_choices_of_fp8(paged(128), "gpu_async_128");
+    assert_choices_of_fp8(paged(256), "gpu_async_256");
+}
+
+/** Codes are copied 16 at a time; other FP8 goes to the kernels of other chips. */
+#define FP8_REFUSED(kernel, problem, change, words)                                                \
+    REFUSED_BY(kernel "_fp8", problem, p.dtype_kv = QNI_E4M3FN; change, words)
+
+static void test_fp8_refusals(void **) {
+    FP8_REFUSED("gpu_async_128_bf16", paged(128), p.dtype_kv = QNI_BF16, "taken: FP8");
+    FP8_REFUSED("gpu_async_128_bf16", paged(128), p.dtype_kv = QNI_E5M2, "e5m2; taken: e4m3fn");
+    FP8_REFUSED("gpu_async_128_bf16", paged(128), p.dtype = QNI_F16, "q is f16");
+    FP8_REFUSED("gpu_async_128_bf16", paged(72), (void)p, "head_dim=72, v's 72; taken of FP8: mul");
+    FP8_REFUSED("gpu_async_128_bf16", paged(128), p.args.k.token += 8,
+                "a row of k or v does not begin at a multiple of 16 bytes");
+    FP8_REFUSED("gpu_async_128_bf16", paged(128), p.args.v.data = memory + 8,
+                "a row of k or v does not begin at a multiple of 16 bytes");
+    FP8_REFUSED("gpu_batch_128_bf16", ragged(128), p.dtype_kv = QNI_E5M2, "e5m2; taken: e4m3fn");
+    FP8_REFUSED("gpu_batch_128_bf16", ragged(72), (void)p, "taken of FP8: multiples of 16");
+    FP8_REFUSED("gpu_batch_128_bf16", ragged(128), p.args.k.head += 8, "a row of k or v");
+    FP8_REFUSED("gpu_batch_128_bf16", ragged(128), p.dtype_o = QNI_F16, "o is f16; taken: bf16");
+    FP8_REFUSED("gpu_batch_128_f16", ragged(128), p.dtype = QNI_F16, "o is bf16; taken: f16");
+    FP8_REFUSED("gpu_batch_128_bf16", ragged(128), p.args.v.token = (int64_t)1 << 32,
+                "v reaches over");
+}
+
 /** A step of decoding, a prompt and a dense one. */
 static void try_invariance(void *) {
     static const int32_t ends[] = {0, 1};
@@ -425,6 +481,7 @@ int main(void) {
         cmocka_unit_test(test_share_places),    cmocka_unit_test(test_states_bytes),
         cmocka_unit_test(test_decode_choice),   cmocka_unit_test(test_decode_takes),
         cmocka_unit_test(test_refusals),        cmocka_unit_test(test_decode_refusals),
+        cmocka_unit_test(test_fp8_choice),      cmocka_unit_test(test_fp8_refusals),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
