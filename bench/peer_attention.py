@@ -11,9 +11,12 @@
                                                                 decoding alone, from pages of 16 keys
     python bench/peer_attention.py --device cuda:0 --graph --seq "" --caches "" --batches 1x8192,4x2048
                                                                 batches of causal prompts, ragged; --page 16: from pages
+    python bench/peer_attention.py --device cuda:0 --graph --seq "" --caches 64x4096 --page 16 --kv e4m3fn
+                                                                quern's keys and values in FP8; beside it quern's in bf16
     python bench/peer_attention.py --json result.json           the figures for programs as well
 
-bf16. A prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys (--caches),
+bf16. With --kv e4m3fn quern reads codes, and the other sides the same numbers in bf16: GB/s are of each side's own bytes. A
+prompt is a batch of one with 24 heads of 128; decoding is one token for each of eight caches of 4096 keys (--caches),
 32 heads on 8. With --page quern, and FlashInfer if it is installed, read the caches from pages in random order; PyTorch's
 backends read dense ones. --batches are prompts of equal lengths, causal, 32 heads on 8 (--heads), which quern and FlashInfer
 read by a plan as ragged tensors, as engines send them, or keys from pages; the backends get them dense. Prompts are given as
@@ -23,6 +26,7 @@ compares medians, `of best` each side's fastest run, which other programs on the
 """
 
 import argparse
+import copy
 import ctypes
 import importlib.util
 import json
@@ -111,6 +115,12 @@ class Pages:
         rows = torch.nn.functional.pad(cache.transpose(1, 2), (0, 0, 0, 0, 0, self.page - self.last))
         pages = torch.empty(batch * self.each, self.page, heads, dim, dtype=cache.dtype, device=cache.device)
         pages[self.indices.long()] = rows.reshape(pages.shape)
+        return pages
+
+    def encoded(self, dtype):
+        """Returns the same pages with elements of another dtype."""
+        pages = copy.copy(self)
+        pages.caches = [cache.to(dtype) for cache in self.caches]
         return pages
 
     def indptr(self, step):
@@ -282,6 +292,25 @@ def problems_of(options):
         yield name, "batch", length, (batch, qo_heads, length, options.dim), (batch, kv_heads, length, options.dim)
 
 
+def ours_of(o, q, keys, kind):
+    if isinstance(keys, Pages) or kind == "batch":
+        return PlannedAttention(o, q, keys, kind in CAUSAL)
+    return Attention(o, q, *keys, kind in CAUSAL)
+
+
+def in_codes(torch, quern, tensors, pages, kind):
+    """Returns quern with keys and values as codes, which writes o, and quern with those of bf16 as its peer."""
+    o, q, k, v = tensors
+    codes = pages.encoded(torch.float8_e4m3fn) if pages else [t.to(torch.float8_e4m3fn) for t in (k, v)]
+    other = torch.empty_like(o)
+    plain = quern.prepare("qn_attention", ours_of(other, q, pages or (k, v), kind))
+
+    def run_plain():
+        plain()
+        return other
+    return [Side("quern", quern.prepare("qn_attention", ours_of(o, q, codes, kind))), Peer("quern bf16", run_plain)]
+
+
 def sides_of(torch, quern, options, tensors, kind):
     o, q, k, v = tensors
     grouped = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
@@ -289,19 +318,20 @@ def sides_of(torch, quern, options, tensors, kind):
     def theirs():
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=kind in CAUSAL, **grouped)
     pages = Pages(torch, options.page, k, v) if options.page and kind in ("decode", "batch") else None
-    ours = (PlannedAttention(o, q, pages or (k, v), kind in CAUSAL) if pages or kind == "batch"
-            else Attention(o, q, k, v, kind in CAUSAL))
+    ours = ours_of(o, q, pages or (k, v), kind)
     sides = [Side("quern", quern.prepare("qn_attention", ours)), *(Backend(torch, name, theirs) for name in options.backends)]
+    if options.kv != "bf16":
+        sides[:1] = in_codes(torch, quern, tensors, pages, kind)
     if (kind == "batch" or pages) and q.is_cuda and importlib.util.find_spec("flashinfer"):
         sides.append(flashinfer_prefill(torch, ours) if kind == "batch" else flashinfer_decode(torch, q, pages))
     return sides
 
 
-def beside_best(sides, flops, cache_bytes):
+def beside_best(sides, flops, our_bytes, cache_bytes):
     """Returns quern's figures, every peer's, and those of the fastest peer as "torch"."""
     ours, backends = sides[0], {side.name: side.figures(flops, cache_bytes) for side in sides[1:]}
     row = {"quern_ms": ours.median / 1e6, "quern_best_ms": ours.best / 1e6, "quern_gflops": flops / ours.median,
-           "quern_gb_s": cache_bytes / ours.median, "backends": backends}
+           "quern_gb_s": our_bytes / ours.median, "backends": backends}
     ran = [side for side in sides[1:] if side.times]
     if not ran:
         return row, None
@@ -321,6 +351,8 @@ def difference(o, best):
 def measure(torch, quern, options, device, problem):
     name, kind, length, q_shape, kv_shape = problem
     o, q, k, v = tensors_of(torch, options, device, problem)
+    if options.kv != "bf16":
+        k, v = (t.to(torch.float8_e4m3fn).to(t.dtype) for t in (k, v))
     causal = kind in CAUSAL
     sides = sides_of(torch, quern, options, (o, q, k, v), kind)
     sides[0].run()
@@ -332,7 +364,7 @@ def measure(torch, quern, options, device, problem):
     scores = q_shape[2] * kv_shape[2] - (length * (length - 1) // 2 if causal else 0)
     flops = 2 * q_shape[0] * q_shape[1] * (q_shape[3] + v.shape[3]) * scores
     cache_bytes = (k.numel() + v.numel()) * k.element_size()
-    row, best = beside_best(sides, flops, cache_bytes)
+    row, best = beside_best(sides, flops, cache_bytes // (1 if options.kv == "bf16" else 2), cache_bytes)
     on_cpu = device.type == "cpu"
     return {"problem": name, "kind": kind, "seq": length, "device": str(device), "graph": options.graph,
             "threads": options.threads_here if on_cpu else None, "runs": options.runs, "flops": flops,
@@ -382,6 +414,7 @@ def parse():
     parser.add_argument("--caches", type=caches, default=[(8, 4096)],
                         help="comma list of decoding steps, BATCHxKEYS each; may be empty (default: 8x4096)")
     parser.add_argument("--page", type=int, default=0, help="keys of a page; 0: dense caches (default: %(default)s)")
+    parser.add_argument("--kv", choices=["bf16", "e4m3fn"], default="bf16", help="quern's keys and values (default: %(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N")
     parser.add_argument("--graph", action="store_true", help="on a GPU: replay recorded calls")
     parser.add_argument("--backends", type=names, default=list(BACKENDS), help="comma list of: " + ", ".join(BACKENDS))
@@ -404,11 +437,11 @@ def print_table(result):
     rows = result["rows"]
     sides = list(rows[0]["backends"])
     print(f"{result['versions'].get('device', result['processor'])}; torch {rows[0]['torch']}; medians of {rows[0]['runs']} runs")
-    print(f"{'threads':>7} {'problem':22} {'quern ms':>9} {'unit':>7} {'quern':>8}" + "".join(f"{s:>10}" for s in sides) +
+    print(f"{'threads':>7} {'problem':22} {'quern ms':>9} {'unit':>7} {'quern':>8}" + "".join(f"{s:>11}" for s in sides) +
           f" {'ratio':>6} {'of best':>7}  kernel")
     for r in rows:
         unit, key, scale = unit_of(r)
-        speeds = "".join(f"{b[key] / scale:10.1f}" if key in b else f"{'-':>10}" for b in r["backends"].values())
+        speeds = "".join(f"{b[key] / scale:11.1f}" if key in b else f"{'-':>11}" for b in r["backends"].values())
         ratios = f"{r['ratio']:6.2f} {r['best_ratio']:7.2f}" if "ratio" in r else f"{'-':>6} {'-':>7}"
         print(f"{r['threads'] or '-':>7} {r['problem']:22} {r['quern_ms']:9.3f} {unit:>7} {r['quern_' + key] / scale:8.1f}"
               f"{speeds} {ratios}  {r['kernel']}")

@@ -4,12 +4,14 @@
 
     python bench/peer_moe.py                           DeepSeek-V3's rule, and layers of 32 experts of 1024 x 512, on the CPU
     python bench/peer_moe.py --tokens 1,4096 --experts 64 --hidden 2048 --inner 1408 --top-k 6
+    python bench/peer_moe.py --device cuda:0 --experts 256 --hidden 7168 --inner 2048 --top-k 8 --tokens 1,64,1024,4096 --most 5
     python bench/peer_moe.py --threads 1 --json result.json         one thread, the figures for programs as well
 
 Sides: `eager`, PyTorch's ops as transformers writes them: softmax or sigmoid, topk, gather; a loop over the experts that have
 tokens, with linear, silu, mul and index_add. `bf16` and `fp8`, quern's functions; `fp8` has weights of e4m3fn with a scale for
 each 128 x 128 and quantises activations by 1 x 128 inside, `eager` has bf16 weights. "apart" is the relative distance from
-eager's result. Needs torch and the quern package.
+eager's result. On a GPU `grouped` is PyTorch's grouped product between its sorting, gathering and adding ops, as transformers
+has it; quern and `grouped` are replayed in graphs there, `eager` is not, as its loop reads counts on the host. Needs torch and the quern package.
 """
 
 import argparse
@@ -22,7 +24,7 @@ import torch
 from torch.nn import functional
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from peer_common import Side, numbers, processor, take_turns, timer_of, versions_of  # noqa: E402
+from peer_common import GRAPH_CALLS, Side, device_of, numbers, processor, take_turns, timer_of, versions_of  # noqa: E402
 
 BF16 = torch.bfloat16
 
@@ -56,6 +58,16 @@ def eager_layer(x, w1, w2, weights, ids):
     return out
 
 
+def grouped_layer(x, w1, w2, weights, ids):
+    flat = ids.flatten().long()
+    order = flat.argsort()
+    ends = torch.zeros(len(w1), dtype=torch.long, device=x.device).scatter_add_(0, flat, torch.ones_like(flat)).cumsum(0).int()
+    gate, up = torch._grouped_mm(x[order // ids.shape[1]], w1.transpose(1, 2), offs=ends).chunk(2, -1)
+    made = torch._grouped_mm(functional.silu(gate) * up, w2.transpose(1, 2), offs=ends)
+    scaled = made * weights.flatten()[order, None].to(x.dtype)
+    return torch.empty_like(made).index_copy_(0, order, scaled).view(*ids.shape, -1).sum(1)
+
+
 # ---- the problems
 
 def routing_sides(quern, tokens, grouped):
@@ -74,21 +86,35 @@ def blocks_of(quern, w):
 class Layer:
     def __init__(self, quern, options):
         e, h, i = options.experts, options.hidden, options.inner
-        self.w1, self.w2 = (torch.randn(*shape).mul_(shape[-1]**-0.5).to(BF16) for shape in ((e, 2 * i, h), (e, h, i)))
+        shapes = (e, 2 * i, h), (e, h, i)
+        self.w1, self.w2 = (torch.randn(*shape, dtype=BF16).mul_(shape[-1]**-0.5) for shape in shapes)
         self.q1, self.q2 = blocks_of(quern, self.w1), blocks_of(quern, self.w2)
 
     def sides(self, quern, tokens, options):
         x = torch.randn(tokens, options.hidden).to(BF16)
         weights, ids = quern.moe_route(torch.randn(tokens, options.experts), options.top_k, renormalize=True)
+        grouped = {"grouped": lambda: grouped_layer(x, self.w1, self.w2, weights, ids)} if x.is_cuda else {}
         return {"eager": lambda: eager_layer(x, self.w1, self.w2, weights, ids),
                 "bf16": lambda: quern.fused_moe(x, self.w1, self.w2, weights, ids),
-                "fp8": lambda: quern.fused_moe(x, self.q1[0], self.q2[0], weights, ids, w1_scale=self.q1[1], w2_scale=self.q2[1])}
+                "fp8": lambda: quern.fused_moe(x, self.q1[0], self.q2[0], weights, ids, w1_scale=self.q1[1], w2_scale=self.q2[1]), **grouped}
+
+
+def take_turns_on(sides, options):
+    """Times the sides on a GPU, all but `eager` replayed in graphs."""
+    timer = timer_of(torch, device_of(torch, options.device))
+    take_turns(sides[:1], timer, options)
+    for side in sides[1:]:
+        side.record(torch)
+    take_turns(sides[1:], timer, options, GRAPH_CALLS)
 
 
 def measure(name, sides, options, results):
     wanted = sides["eager"]().float()
     timed = [Side(side, run) for side, run in sides.items()]
-    take_turns(timed, timer_of(torch, torch.device("cpu")), options)
+    if options.device == "cpu":
+        take_turns(timed, timer_of(torch, torch.device("cpu")), options)
+    else:
+        take_turns_on(timed, options)
     eager = timed[0]
     for side in timed:
         got = sides[side.name]().float()
@@ -106,6 +132,7 @@ def main():
     parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--inner", type=int, default=512)
     parser.add_argument("--top-k", type=int, default=4)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads of each side (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs of each side (default: %(default)s)")
     parser.add_argument("--most", type=float, default=600, help="seconds after which a side runs no more")
@@ -115,6 +142,7 @@ def main():
     os.environ["QUERN_NUM_THREADS"] = str(options.threads)
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
+    torch.set_default_device(device_of(torch, options.device))
     import quern
     results = []
     with torch.no_grad():
@@ -125,7 +153,7 @@ def main():
         for tokens in options.tokens:
             measure(f"layer, {tokens}", layer.sides(quern, tokens, options), options, results)
     if options.json:
-        report = {"options": vars(options), "processor": processor(), **versions_of(torch, torch.device("cpu")), "results": results}
+        report = {"options": vars(options), "processor": processor(), **versions_of(torch, device_of(torch, options.device)), "results": results}
         pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
 
 

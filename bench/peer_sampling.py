@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quern's sampling beside PyTorch's eager operators, in one process: the same problem, the sides taking turns, on the CPU.
+"""quern's sampling beside PyTorch's eager operators, in one process: the same problem, the sides taking turns.
 
     python bench/peer_sampling.py                          all functions, 128256 tokens, batches of 1, 8 and 64
     python bench/peer_sampling.py --rows 4 --vocab 32000   another size
     python bench/peer_sampling.py --threads 1 --processor-time    the process's own time, where other programs share the processor
+    python bench/peer_sampling.py --device cuda:0 --rows 1,64,256    on a GPU: calls replayed in graphs; beside FlashInfer if it is there
     python bench/peer_sampling.py --json result.json       the figures for programs as well
 
 PyTorch's side is what an engine without a library for it runs: top_k by topk, top_p by a sort and a running sum, a token by
@@ -15,11 +16,12 @@ disturb less. Needs torch.
 
 import argparse
 import ctypes
+import importlib.util
 import json
 import time
 
 import peer_common
-from peer_common import DLTensor, Side, numbers, take_turns, timer_of
+from peer_common import GRAPH_CALLS, DLTensor, Side, numbers, take_turns, timer_of
 
 POINTER = ctypes.POINTER(DLTensor)
 TEMPERATURE, TOP_K, TOP_P, MIN_P = 0.8, 50, 0.9, 0.05
@@ -91,7 +93,7 @@ def penalized(torch, logits, counts):
 
 def make_cases(torch, logits, probs, counts):
     """Returns for each function the call of quern, and PyTorch's ways."""
-    tokens, out = torch.empty(len(logits), dtype=torch.int32), torch.empty_like(logits)
+    tokens, out = torch.empty(len(logits), dtype=torch.int32, device=logits.device), torch.empty_like(logits)
 
     def sample(x="logits", **numbers):
         numbers = {"temperature": TEMPERATURE, **numbers} if x == "logits" else numbers
@@ -137,6 +139,24 @@ def make_cases(torch, logits, probs, counts):
     }
 
 
+def flashinfer_ways(logits, probs):
+    """Returns FlashInfer's calls for the functions that it has."""
+    from flashinfer import sampling
+    return {
+        "softmax": lambda: sampling.softmax(logits, temperature=TEMPERATURE),
+        "sample": lambda: sampling.sampling_from_logits(logits / TEMPERATURE),
+        "sample_probs": lambda: sampling.sampling_from_probs(probs),
+        "top_k": lambda: sampling.top_k_sampling_from_probs(sampling.softmax(logits, temperature=TEMPERATURE), TOP_K),
+        "top_p": lambda: sampling.top_p_sampling_from_probs(sampling.softmax(logits, temperature=TEMPERATURE), TOP_P),
+        "top_k_top_p": lambda: sampling.top_k_top_p_sampling_from_probs(sampling.softmax(logits, temperature=TEMPERATURE), TOP_K, TOP_P,
+                                                                       filter_apply_order="joint"),
+        "min_p": lambda: sampling.min_p_sampling_from_probs(sampling.softmax(logits, temperature=TEMPERATURE), MIN_P),
+        "top_k_renorm": lambda: sampling.top_k_renorm_probs(probs, TOP_K),
+        "top_p_renorm": lambda: sampling.top_p_renorm_probs(probs, TOP_P),
+        "top_k_mask": lambda: sampling.top_k_mask_logits(logits, TOP_K),
+    }
+
+
 # ---- the run
 
 def processor_time(run):
@@ -145,36 +165,66 @@ def processor_time(run):
     return time.process_time_ns() - start
 
 
+def others_of(theirs, extra):
+    """Returns PyTorch's sides, and FlashInfer's if it has this function."""
+    return [Side(way, run) for way, run in theirs.items()] + ([Side("flashinfer", extra)] if extra else [])
+
+
+def replayed(torch, side):
+    """Records a side for replay. What a recording does not take runs as it is."""
+    try:
+        side.record(torch)
+        return True
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return False
+
+
+def take_turns_on(torch, device, sides, options):
+    """Times the sides on a GPU: of their calls replayed in a graph."""
+    kept = [side for side in sides if replayed(torch, side)]
+    take_turns(kept, timer_of(torch, device), options, GRAPH_CALLS)
+    return kept
+
+
 def measure_rows(options, torch, quern, rows):
     torch.manual_seed(rows)
-    logits = 3 * torch.randn(rows, options.vocab)
-    cases = make_cases(torch, logits, logits.softmax(-1), (torch.rand(rows, options.vocab) < 0.01).int())
+    device = peer_common.device_of(torch, options.device)
+    logits = 3 * torch.randn(rows, options.vocab, device=device)
+    probs = logits.softmax(-1)
+    cases = make_cases(torch, logits, probs, (torch.rand(rows, options.vocab, device=device) < 0.01).int())
+    has_flashinfer = device.type != "cpu" and importlib.util.find_spec("flashinfer")
+    extra = flashinfer_ways(logits, probs) if has_flashinfer else {}
     for name, (call, theirs) in cases.items():
         if options.ops and name not in options.ops.split(","):
             continue
-        ours = Side("quern", quern.prepare(*call))
-        others = [Side(way, run) for way, run in theirs.items()]
-        take_turns([ours, *others], processor_time if options.processor_time else timer_of(torch, torch.device("cpu")), options)
+        ours, others = Side("quern", quern.prepare(*call)), others_of(theirs, extra.get(name))
+        if device.type == "cpu":
+            take_turns([ours, *others], processor_time if options.processor_time else timer_of(torch, device), options)
+        else:
+            others = take_turns_on(torch, device, [ours, *others], options)[1:]
         other = min(others, key=lambda side: side.median)
         yield {"op": name, "rows": rows, "vocab": options.vocab, "threads": options.threads_here, "peer": other.name,
                "quern_us": ours.median / 1e3, "peer_us": other.median / 1e3, "ratio": other.median / ours.median,
+               "sides_us": {side.name: side.median / 1e3 for side in others},
                "best_ratio": min(side.best for side in others) / ours.best, "kernel": quern.lib.qn_last_kernel().decode()}
 
 
 def run_here(options):
     import torch
     torch.set_num_threads(options.threads_here)
-    quern = peer_common.Quern(torch, options.library)
+    device = peer_common.device_of(torch, options.device)
+    quern = peer_common.Quern(torch, options.library, device)
     with torch.inference_mode():
         rows = [row for count in options.rows for row in measure_rows(options, torch, quern, count)]
-    print(json.dumps({"versions": peer_common.versions_of(torch, torch.device("cpu")), "rows": rows}))
+    print(json.dumps({"versions": peer_common.versions_of(torch, device), "rows": rows}))
 
 
 def print_table(result):
     print(f"{result['processor']}; torch {result['versions']['torch']}")
-    print(f"{'threads':>7} {'rows':>5} {'vocab':>7}  {'op':<13} {'quern us':>10} {'PyTorch us':>11}  {'its way':<12} {'ratio':>6} {'of best':>8}")
+    print(f"{'threads':>7} {'rows':>5} {'vocab':>7}  {'op':<13} {'quern us':>10} {'peer us':>11}  {'its way':<12} {'ratio':>6} {'of best':>8}")
     for row in result["rows"]:
-        print(f"{row['threads']:>7} {row['rows']:>5} {row['vocab']:>7}  {row['op']:<13} {row['quern_us']:>10.0f} {row['peer_us']:>11.0f}  "
+        print(f"{row['threads']:>7} {row['rows']:>5} {row['vocab']:>7}  {row['op']:<13} {row['quern_us']:>10.1f} {row['peer_us']:>11.1f}  "
               f"{row['peer']:<12} {row['ratio']:>6.2f} {row['best_ratio']:>8.2f}")
 
 
@@ -184,6 +234,7 @@ def main():
     parser.add_argument("--rows", type=numbers, default=[1, 8, 64], help="sizes of the batch, comma list (default: 1,8,64)")
     parser.add_argument("--vocab", type=int, default=128256, help="tokens of the vocabulary (default: %(default)s)")
     parser.add_argument("--processor-time", action="store_true", help="processor time of the process's threads in place of time")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N (default: %(default)s)")
     peer_common.add_options(parser)
     parser.set_defaults(threads=[2])
     options = parser.parse_args()
@@ -191,7 +242,8 @@ def main():
     if options.threads_here:
         run_here(options)
         return
-    peer_common.publish(peer_common.collect(options.threads), options.json, print_table)
+    threads = options.threads if options.device == "cpu" else [1]
+    peer_common.publish(peer_common.collect(threads), options.json, print_table)
 
 
 if __name__ == "__main__":
