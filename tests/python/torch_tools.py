@@ -34,6 +34,12 @@ def written(name, values):
     return [value for parameter, value in pairs if parameter.is_written and value is not None]
 
 
+def results(name, values):
+    """Returns those of an op's arguments that it writes for the caller: a workspace's contents are nobody's business."""
+    pairs = zip(arguments.parameters(name), values, strict=True)
+    return [value for parameter, value in pairs if parameter.is_written and value is not None and parameter.name != "workspace"]
+
+
 def bits(tensor):
     return tensor.detach().cpu().contiguous().view(torch.uint8)
 
