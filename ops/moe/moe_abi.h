@@ -34,11 +34,13 @@ static inline int64_t qk_moe_pair_at(uint32_t pair, uint32_t top_k, int64_t row)
 }
 
 /** Returns this device's number of a pair's expert; -1: the pair has no row. */
-static inline int32_t qk_moe_expert_of(const qk_moe_sort_args *g, uint32_t pair) {
-    int32_t id = g->ids[qk_moe_pair_at(pair, g->top_k, g->ids_row)];
+static inline int32_t qk_moe_expert_of_id(const qk_moe_sort_args *g, int32_t id) {
     if (g->expert_map)
         id = id >= 0 && (uint32_t)id < g->mapped ? g->expert_map[id] : -1;
     return id >= 0 && (uint32_t)id < g->experts ? id : -1;
+}
+static inline int32_t qk_moe_expert_of(const qk_moe_sort_args *g, uint32_t pair) {
+    return qk_moe_expert_of_id(g, g->ids[qk_moe_pair_at(pair, g->top_k, g->ids_row)]);
 }
 
 /** Returns x rounded up to a multiple of n. */

@@ -5,7 +5,8 @@
 // Tile      16 lanes have a token; lane i has experts i, i + 16, …, on every target, so that sums
 //           have one order
 // Launch    16 threads a token, 64 to 256; workgroups step through the tokens that are left
-// LDS       32 KiB: a key for each expert of each token, which only the expert's own lane touches
+// LDS       32 KiB: a logit, then a key for each expert of each token, which only the expert's own
+//           lane touches
 // Edges     up to 2048 experts; lanes of tokens past the end compute the last token's and store
 //           nothing
 // Source    grouped_topk and topk_softmax of the serving engines
@@ -15,7 +16,10 @@
 
 [[clang::loader_uninitialized]] static QD_LDS uint32_t lds[QK_MOE_ROUTE_WORDS];
 
-enum { HELD_GROUPS = QK_MOE_MAX_GROUPS / QD_ROW }; // keys of groups that a lane has
+enum {
+    HELD_GROUPS = QK_MOE_MAX_GROUPS / QD_ROW, // keys of groups that a lane has
+    AHEAD = 8                                 // loads of a lane that are under way at once
+};
 
 /** A token, and what its lanes know of it. */
 typedef struct token {
@@ -32,8 +36,32 @@ QD_INLINE float load(uint32_t dtype, const void *p, uint32_t i) {
                              : qd_load1(QD_BF16, qd_at(QD_BF16, p, i));
 }
 
-QD_INLINE float score_of(const token *t, float logit) {
-    return t->g->is_sigmoid ? qk_moe_sigmoid(logit) : qk_moe_exp(logit - t->top) / t->sum;
+/** Loads the lane's next AHEAD elements, from e on; what lies past the end is element e again. */
+QD_INLINE void load_ahead(const token *t, uint32_t dtype, const void *p, uint32_t e,
+                          float x[AHEAD]) {
+    QD_UNROLL for (uint32_t j = 0; j < AHEAD; j++) {
+        const uint32_t at = e + j * QD_ROW;
+        x[j] = load(dtype, p, at < t->g->experts ? at : e);
+    }
+}
+
+/** Brings the token's logits to where its keys will be. */
+QD_INLINE void bring_logits(const token *t) {
+    const qk_moe_route_args *g = t->g;
+    for (uint32_t e = t->lane; e < g->experts; e += AHEAD * QD_ROW) {
+        float x[AHEAD];
+        load_ahead(t, g->dtype, t->logits, e, x);
+        QD_UNROLL for (uint32_t j = 0; j < AHEAD; j++)
+            if (e + j * QD_ROW < g->experts)
+                t->keys[e + j * QD_ROW] = qd_as_u32(x[j]);
+    }
+}
+QD_INLINE float logit(const token *t, uint32_t e) {
+    return qd_as_f32(t->keys[e]);
+}
+
+QD_INLINE float score_of(const token *t, float x) {
+    return t->g->is_sigmoid ? qk_moe_sigmoid(x) : qk_moe_exp(x - t->top) / t->sum;
 }
 
 /** Finds the largest logit and the sum of exponentials for a softmax. */
@@ -41,23 +69,33 @@ QD_INLINE void find_sum(token *t) {
     const qk_moe_route_args *g = t->g;
     float top = -__builtin_inff(), sum = 0;
     for (uint32_t e = t->lane; e < g->experts; e += QD_ROW) {
-        const float x = load(g->dtype, t->logits, e);
+        const float x = logit(t, e);
         top = x > top ? x : top;
     }
     const uint32_t key = qd_row_max(qk_moe_key(top));
     t->top = qk_moe_score_of(key);
     for (uint32_t e = t->lane; e < g->experts; e += QD_ROW)
-        sum += qk_moe_exp(load(g->dtype, t->logits, e) - t->top);
+        sum += qk_moe_exp(logit(t, e) - t->top);
     t->sum = qd_row_sum(sum);
 }
 
+/** Makes keys of logits. */
 QD_INLINE void find_keys(token *t) {
     const qk_moe_route_args *g = t->g;
+    bring_logits(t);
     if (!g->is_sigmoid)
         find_sum(t);
-    for (uint32_t e = t->lane; e < g->experts; e += QD_ROW) {
-        const float s = score_of(t, load(g->dtype, t->logits, e));
-        t->keys[e] = qk_moe_key(g->bias ? s + load(g->bias_dtype, g->bias, e) : s);
+    for (uint32_t e = t->lane; e < g->experts; e += AHEAD * QD_ROW) {
+        float bias[AHEAD] = {};
+        if (g->bias)
+            load_ahead(t, g->bias_dtype, g->bias, e, bias);
+        QD_UNROLL for (uint32_t j = 0; j < AHEAD; j++) {
+            const uint32_t at = e + j * QD_ROW;
+            if (at >= g->experts)
+                break;
+            const float s = score_of(t, logit(t, at));
+            t->keys[at] = qk_moe_key(g->bias ? s + bias[j] : s);
+        }
     }
 }
 

@@ -5,13 +5,27 @@
 // Tile      counting: one workgroup, a pair a lane; placing: a wave an expert, which looks at all
 //           pairs and finds the places of its own by ballots, so that no order depends on time
 // Launch    1024 threads; 256 threads, and a wave more than there are experts, for pairs without
-// rows LDS       8 KiB: the count of each expert
+//           rows
+// LDS       8 KiB: the count of each expert
 // Edges     up to 2048 experts, any number of pairs
 // Source    moe_align_block_size of the serving engines
 #include "gpu.h"
 #include "moe_abi.h"
 
 [[clang::loader_uninitialized]] static QD_LDS uint32_t counts[QK_MOE_MAX_EXPERTS];
+
+enum { AHEAD = 8, NOBODY = -2 }; // ids of a lane that are under way at once; past the last pair
+
+/** Finds the experts of AHEAD pairs, `step` apart. */
+QD_INLINE void find_experts(const qk_moe_sort_args *g, uint32_t pair, uint32_t step,
+                            int32_t experts[AHEAD]) {
+    QD_UNROLL for (uint32_t j = 0; j < AHEAD; j++) {
+        const uint32_t at = qd_min(pair + j * step, g->pairs - 1);
+        experts[j] = g->ids[qk_moe_pair_at(at, g->top_k, g->ids_row)];
+    }
+    QD_UNROLL for (uint32_t j = 0; j < AHEAD; j++)
+        experts[j] = pair + j * step < g->pairs ? qk_moe_expert_of_id(g, experts[j]) : NOBODY;
+}
 
 /** Makes ends of counts; one wave takes experts as many at a time as it has lanes. */
 QD_INLINE void find_ends(const qk_moe_sort_args *g) {
@@ -33,10 +47,12 @@ QD_KERNEL(1024) qk_moe_count(const qk_moe_sort_args g) {
     for (uint32_t e = qd_thread(); e < g.experts; e += 1024)
         counts[e] = 0;
     qd_barrier();
-    for (uint32_t pair = qd_thread(); pair < g.pairs; pair += 1024) {
-        const int32_t e = qk_moe_expert_of(&g, pair);
-        if (e >= 0)
-            qd_lds_add(&counts[e], 1);
+    for (uint32_t pair = qd_thread(); pair < g.pairs; pair += 1024 * AHEAD) {
+        int32_t experts[AHEAD];
+        find_experts(&g, pair, 1024, experts);
+        QD_UNROLL for (uint32_t j = 0; j < AHEAD; j++)
+            if (experts[j] >= 0)
+                qd_lds_add(&counts[experts[j]], 1);
     }
     qd_barrier();
     if (qd_wave() == 0)
@@ -56,20 +72,28 @@ QD_INLINE void pad(const qk_moe_sort_args *g, uint32_t first, uint32_t end, uint
         write_row(g, row, g->pairs, -1);
 }
 
-/** Places the pairs of expert e, or of none for -1. Returns the row behind them. */
+/** Places a wave's worth of pairs, of which this lane has one, of expert e, or of none for -1.
+ *  Returns the row behind them. */
+QD_INLINE uint32_t place_some(const qk_moe_sort_args *g, int32_t e, uint32_t row, uint32_t pair,
+                              bool is_own) {
+    const uint64_t own = qd_ballot(is_own);
+    const uint32_t before = (uint32_t)__builtin_popcountll(own & ((UINT64_C(1) << qd_lane()) - 1));
+    if (is_own && g->row_of_pair)
+        g->row_of_pair[qk_moe_pair_at(pair, g->top_k, g->row_of_pair_row)] =
+            e < 0 ? -1 : (int32_t)(row + before);
+    if (is_own && e >= 0)
+        write_row(g, row + before, pair, e);
+    return row + (uint32_t)__builtin_popcountll(own);
+}
+
+/** Places all pairs of expert e. */
 QD_INLINE uint32_t place(const qk_moe_sort_args *g, int32_t e, uint32_t row) {
-    for (uint32_t first = 0; first < g->pairs; first += QD_WAVE) {
+    for (uint32_t first = 0; first < g->pairs; first += QD_WAVE * AHEAD) {
         const uint32_t pair = first + qd_lane();
-        const bool is_own = pair < g->pairs && qk_moe_expert_of(g, pair) == e;
-        const uint64_t own = qd_ballot(is_own);
-        const uint32_t before =
-            (uint32_t)__builtin_popcountll(own & ((UINT64_C(1) << qd_lane()) - 1));
-        if (is_own && g->row_of_pair)
-            g->row_of_pair[qk_moe_pair_at(pair, g->top_k, g->row_of_pair_row)] =
-                e < 0 ? -1 : (int32_t)(row + before);
-        if (is_own && e >= 0)
-            write_row(g, row + before, pair, e);
-        row += (uint32_t)__builtin_popcountll(own);
+        int32_t experts[AHEAD];
+        find_experts(g, pair, QD_WAVE, experts);
+        QD_UNROLL for (uint32_t j = 0; j < AHEAD; j++)
+            row = place_some(g, e, row, pair + j * QD_WAVE, experts[j] == e);
     }
     return row;
 }
