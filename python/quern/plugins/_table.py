@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table that a plugin prints at start: what quern computes of an engine's ops, by which kernel, and what it leaves."""
+
+import os
+import sys
+
+_QUIET = "quiet"
+
+
+class Table:
+    """Rows (op, kernel or None, text): the kernel and what it was asked with, or why the engine's own op stays."""
+
+    def __init__(self, title, switch):
+        self.title = title
+        self.rows = []
+        self._switch = switch
+
+    def serve(self, op, kernel, text):
+        self.rows.append((op, kernel, text))
+
+    def leave(self, op, why):
+        self.rows.append((op, None, why))
+
+    def __str__(self):
+        lines = [(op, f"quern, {kernel}" if kernel else "the engine's own", text) for op, kernel, text in self.rows]
+        widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
+        return "\n".join([self.title, *(f"  {op:<{widths[0]}}  {by:<{widths[1]}}  {text}".rstrip() for op, by, text in lines)])
+
+    def tell(self):
+        """Prints the table, once: processes that this one starts find the switch on "quiet"."""
+        if os.environ.get(self._switch, "").lower() != _QUIET:
+            print(self, file=sys.stderr, flush=True)
+            os.environ[self._switch] = _QUIET
