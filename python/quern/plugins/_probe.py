@@ -22,8 +22,12 @@ class Probe:
         except (LookupError, RuntimeError):
             self._device = None
 
+    @property
+    def is_open(self):
+        return self._device is not None
+
     def tensor(self, x):
-        return x if x is None or self._device.spec == "cpu" else _tensor.to(x, self._device)
+        return x if self._device.spec == "cpu" else _tensor.to(x, self._device)
 
     def kernel(self, function, *arguments, **options):
         """Returns the kernel's name, or UNKNOWN. Raises what the function raises where it has no kernel."""

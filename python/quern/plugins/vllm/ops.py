@@ -141,6 +141,15 @@ def _subclass(base, function):
     return type(f"Quern{base.__name__}", (base,), {name: forward, "dispatch_forward": dispatch_forward, "__module__": __name__})
 
 
+def register_class(table, base, name, kernel, asked, function):
+    """Puts function(self, theirs, ...) in the place of a custom op's method for this platform."""
+    in_tree_name = base.name
+    ours = _subclass(base, function)
+    base.register_oot(ours, name=name)
+    ours.name = in_tree_name  # custom_ops names it so
+    table.serve(name, kernel, asked)
+
+
 def _register(table, module, name, op, function):
     try:
         base = getattr(importlib.import_module(_LAYERS + module), name)
@@ -152,11 +161,7 @@ def _register(table, module, name, op, function):
     except NotImplementedError as why:
         table.leave(name, str(why))
         return
-    in_tree_name = base.name
-    ours = _subclass(base, function)
-    base.register_oot(ours, name=name)
-    ours.name = in_tree_name  # custom_ops names it so
-    table.serve(name, kernel, _asked(op)[1])
+    register_class(table, base, name, kernel, _asked(op)[1], function)
 
 
 def register(table):
