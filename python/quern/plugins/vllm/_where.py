@@ -27,6 +27,11 @@ def refused():
     return f"quern has kernels for AMD's GPUs, NVIDIA's and CPUs, not for vLLM's platform {type(current_platform).__name__}"
 
 
+def kind():
+    """Returns the platform's kind of FP8."""
+    return current_platform.fp8_dtype()
+
+
 @functools.cache
 def probe():
     """Returns what tells kernels of this platform. NVIDIA's GPUs cannot be asked before they are opened."""

@@ -87,7 +87,7 @@ class QuernFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
         params = self._get_layer_params(layer)
         self._n = len(params.weight)
         is_read = getattr(layer, "prefix", "").endswith(_READ_BY_VLLM) or getattr(layer, "is_bmm", False)
-        self._is_packed = _packs() and not is_read
+        self._is_packed = packs() and not is_read
         if self._is_packed:
             weight, scale = quern.gemm_pack(params.weight.data, params.block_scale.data.float())
             replace_parameter(layer, params.WEIGHT, weight)
@@ -109,7 +109,7 @@ class QuernFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
 
 @functools.cache
 def _kernel(packed):
-    kind = current_platform.fp8_dtype()
+    kind = _where.kind()
     a, b = torch.ones(1, 512).to(kind), torch.ones(256, 512).to(kind)
     scale_a, scale_b, probe = torch.ones(1, 4), torch.ones(2, 4), _where.probe()
     if not probe.is_open:
@@ -120,7 +120,7 @@ def _kernel(packed):
     return probe.kernel(quern.gemm, a, b, scale_a=scale_a, scale_b=scale_b, packed=packed, n=256 if packed else None)
 
 
-def _packs():
+def packs():
     """Returns whether quern's fast kernels here take packed weights."""
     kernel = _kernel(True)
     return kernel is not None and not kernel.startswith("gemm.any")
@@ -132,5 +132,5 @@ def register(table):
     kernels.register_linear_kernel(QuernFp8BlockScaledMMKernel, current_platform._enum, "fp8_block")
     possible = kernels._POSSIBLE_FP8_BLOCK_KERNELS[current_platform._enum]
     possible.insert(0, possible.pop())  # vLLM puts new ones last, and takes the first that it can
-    table.serve("FP8 block linear", _kernel(_packs()) or _where.UNKNOWN, "1 x 512 by 256 x 512" + (", packed" if _packs() else ""))
+    table.serve("FP8 block linear", _kernel(packs()) or _where.UNKNOWN, "1 x 512 by 256 x 512" + (", packed" if packs() else ""))
     table.leave("other linear", "FP8 by rows or tensors, int8 and bf16: quern was not measured to be faster")

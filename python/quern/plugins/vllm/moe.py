@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's layers of experts of FP8 with block scales, and DeepSeek's routing.
+
+vLLM has no way to register experts. The plugin therefore wraps two of its functions: the one that chooses the kernel of a layer of
+experts, and the one that builds it when the weights are there.
+"""
+
+import functools
+
+import torch
+from vllm import envs
+from vllm.model_executor.layers.fused_moe import modular_kernel
+from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
+from vllm.model_executor.layers.fused_moe.router.grouped_topk_router import GroupedTopk
+from vllm.model_executor.layers.fused_moe.topk_weight_and_reduce import TopKWeightAndReduceNoOP
+from vllm.model_executor.layers.quantization import fp8
+from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8Dynamic128Sym, kFp8Static128BlockSym
+from vllm.model_executor.utils import replace_parameter
+
+import quern
+
+from . import _where
+from .linear import packs
+from .ops import register_class
+
+# vLLM's activation -> (quern's function, whether gate and up alternate).
+_FUNCTIONS = {MoEActivation.SILU: ("silu", False), MoEActivation.GELU: ("gelu", False), MoEActivation.GELU_TANH: ("gelu_tanh", False),
+              MoEActivation.SWIGLUOAI: ("swiglu", True), MoEActivation.SWIGLUOAI_UNINTERLEAVE: ("swiglu", False)}
+
+
+class QuernFp8BlockExperts(modular_kernel.FusedMoEExpertsModular):
+    """Experts of FP8 by 128 x 128. Activations are quantised inside."""
+
+    @property
+    def expects_unquantized_inputs(self):
+        return True
+
+    @staticmethod
+    def activation_format():
+        return modular_kernel.FusedMoEActivationFormat.Standard
+
+    @staticmethod
+    def _supports_current_device():
+        return True
+
+    @staticmethod
+    def _supports_no_act_and_mul():
+        return False
+
+    @staticmethod
+    def _supports_quant_scheme(weight_key, activation_key):
+        return (weight_key, activation_key) == (kFp8Static128BlockSym, kFp8Dynamic128Sym)
+
+    @staticmethod
+    def _supports_activation(activation):
+        return activation in _FUNCTIONS
+
+    @staticmethod
+    def _supports_parallel_config(moe_parallel_config):
+        return not moe_parallel_config.use_all2all_kernels and not moe_parallel_config.enable_eplb
+
+    @staticmethod
+    def _supports_batch_invariance():
+        return True
+
+    def moe_problem_size(self, a1, w1, w2, topk_ids):
+        return len(w1), len(a1), 2 * self.moe_config.intermediate_size_per_partition, a1.shape[-1], topk_ids.shape[1]
+
+    def workspace_shapes(self, M, N, K, *_):
+        return (0,), (0,), (M, K)
+
+    def finalize_weight_and_reduce_impl(self):
+        return TopKWeightAndReduceNoOP()
+
+    def _limits(self, function):
+        config = self.activation_config
+        if function != "swiglu":
+            return {"limit": config.clamp_limit or 0.0}
+        return {"limit": config.clamp_limit or 0.0, "alpha": 0.0 if config.alpha == 1.0 else config.alpha}
+
+    def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, global_num_experts, expert_map, a1q_scale,
+              a2_scale, workspace13, workspace2, expert_tokens_meta, apply_router_weight_on_input):
+        function, interleaved = _FUNCTIONS[activation]
+        is_packed, config = getattr(w1, "is_quern_packed", False), self.moe_config
+        weights = torch.ones_like(topk_weights) if apply_router_weight_on_input else topk_weights  # which vLLM has applied
+        quern.fused_moe(hidden_states, w1.data, w2.data, weights.float(), topk_ids.to(torch.int32), function, w1_scale=self.w1_scale,
+                        w2_scale=self.w2_scale, bias1=_bias(self.w1_bias), bias2=_bias(self.w2_bias), expert_map=expert_map,
+                        interleaved=interleaved, packed=is_packed, inner=config.intermediate_size_per_partition if is_packed else 0,
+                        out=output, **self._limits(function))
+
+
+def _bias(bias):
+    return bias if bias is None or bias.dtype == torch.bfloat16 else bias.float()
+
+
+# ---- vLLM's functions, wrapped
+
+def _selected(select_fp8_moe_backend):
+    @functools.wraps(select_fp8_moe_backend)
+    def wrapped(config, weight_key, activation_key, *arguments, **options):
+        """Answers with Triton's backend, which leaves weights as they are, and quern's kernel, where that can be."""
+        standard = modular_kernel.FusedMoEActivationFormat.Standard
+        can, why = QuernFp8BlockExperts.is_supported_config(QuernFp8BlockExperts, config, weight_key, activation_key, standard)
+        if can and config.moe_backend == "auto" and not _aiter_is_set():
+            return Fp8MoeBackend.TRITON, QuernFp8BlockExperts
+        _where.calls.tell("FP8 block experts", why or f"vLLM was told which experts to take, moe_backend {config.moe_backend}")
+        return select_fp8_moe_backend(config, weight_key, activation_key, *arguments, **options)
+
+    return wrapped
+
+
+def _aiter_is_set():
+    return envs.is_set("VLLM_ROCM_USE_AITER") or envs.is_set("VLLM_ROCM_USE_AITER_MOE")
+
+
+def _packed(init_moe_kernel):
+    @functools.wraps(init_moe_kernel)
+    def wrapped(self, layer):
+        if self.experts_cls is QuernFp8BlockExperts and packs() and not getattr(layer.w13_weight, "is_quern_packed", False):
+            for name in ("w13", "w2"):
+                weight, scale = getattr(layer, f"{name}_weight"), getattr(layer, f"{name}_{self.weight_scale_name}")
+                weight, scale = quern.gemm_pack(weight.data, scale.data)
+                replace_parameter(layer, f"{name}_weight", weight)
+                replace_parameter(layer, f"{name}_{self.weight_scale_name}", scale)
+                getattr(layer, f"{name}_weight").is_quern_packed = True
+        init_moe_kernel(self, layer)
+
+    return wrapped
+
+
+# ---- routing
+
+def _route(self, theirs, hidden_states, gating_output, e_score_correction_bias=None):
+    if self.num_fused_shared_experts:
+        _where.calls.tell("GroupedTopk", "shared experts among the routed ones")
+        return theirs()
+    bias = None if e_score_correction_bias is None else e_score_correction_bias.data
+    return quern.moe_route(gating_output, self.topk, bias, self.scoring_func, self.num_expert_group, self.topk_group, self.renormalize,
+                           self.routed_scaling_factor)
+
+
+def _kernel():
+    """Returns the kernel of an expert's product."""
+    kind = _where.kind()
+    a, b = torch.ones(128, 256).to(kind), torch.ones(2, 256, 256).to(kind)
+    scale_a, scale_b, layout = torch.ones(128, 2), torch.ones(2, 2, 2), torch.ones(128, dtype=torch.int32)
+    probe = _where.probe()
+    if packs():
+        b, scale_b = quern.gemm_pack(probe.tensor(b), probe.tensor(scale_b))
+    return probe.kernel(quern.gemm_grouped_contiguous, a, b, layout, scale_a=scale_a, scale_b=scale_b, packed=packs(),
+                        n=256 if packs() else None)
+
+
+def register(table):
+    logits = torch.zeros(1, 256)
+    register_class(table, GroupedTopk, "GroupedTopk", _where.probe().kernel(quern.moe_route, logits, 8, groups=8, topk_groups=4),
+                   "1 token, 256 experts in 8 groups", _route)
+    fp8.select_fp8_moe_backend = _selected(fp8.select_fp8_moe_backend)
+    fp8.Fp8MoEMethod._init_moe_kernel = _packed(fp8.Fp8MoEMethod._init_moe_kernel)
+    name = "FP8 block experts"
+    if _aiter_is_set():
+        table.leave(name, "VLLM_ROCM_USE_AITER or VLLM_ROCM_USE_AITER_MOE is set, and vLLM then looks at no other experts")
+    else:
+        table.serve(name, _kernel(), "128 rows by 256 x 256" + (", packed" if packs() else ""))
+    table.leave("other experts", "bf16, FP8 by rows or tensors, int8, FP4: quern was not measured to be faster, or has no such type")
+    table.leave("routing without groups", "vLLM calls its own kernel there by name")
