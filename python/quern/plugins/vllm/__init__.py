@@ -15,13 +15,13 @@ def register() -> None:
     if _is_done:
         return
     _is_done = True
-    from . import _where, attention, linear, moe, ops
+    from . import _where, attention, linear, moe, ops, sampler
 
     table = Table(f"quern in vLLM {importlib.metadata.version('vllm')} on {_where.name()}", "QUERN_VLLM")
     why = _where.refused()
     if why:
         table.leave("everything", why)
     else:
-        for part in (ops, linear, moe, attention):
+        for part in (ops, linear, moe, attention, sampler):
             part.register(table)
     table.tell()
