@@ -169,10 +169,12 @@ def test_paged_decode(form, dtype, word, layout):
                  cache.v.double() * scales[1])
 
 
-def test_paged_decode_of_several_queries():
+@pytest.mark.parametrize("has_end", [True, False])
+def test_paged_decode_of_several_queries(has_end):
     cache, q, cu_q = Pages(), randn(6, HEADS, D, dtype=BF16), ints(0, 2, 2, 4, 6)
     out, one = nans(6, HEADS, D), torch.ones(1)
-    aiter.paged_attention_v1(out, one, q, cache.k, cache.v, 0.3, cache.table, cu_q, ints(*LENS), 33, None, "auto", "NHD", 0.0, one, one,
+    begins = cu_q if has_end else cu_q[:-1]  # as vLLM gives it
+    aiter.paged_attention_v1(out, one, q, cache.k, cache.v, 0.3, cache.table, begins, ints(*LENS), 33, None, "auto", "NHD", 0.0, one, one,
                              mtp=2)
     for i in (0, 2, 3):
         rows = slice(cu_q[i], cu_q[i + 1])

@@ -5,8 +5,11 @@ import os
 
 import pytest
 
-os.environ.update(QUERN_VLLM="1", VLLM_LOGGING_LEVEL="ERROR", VLLM_NO_USAGE_STATS="1", VLLM_ROCM_USE_AITER="1")
+os.environ.update(QUERN_VLLM="1", VLLM_LOGGING_LEVEL="ERROR", VLLM_NO_USAGE_STATS="1", VLLM_ROCM_USE_AITER="1", GPU_ARCHS="gfx942")
+import quern.compat  # noqa: E402
 import torch  # noqa: E402
+
+quern.compat.install("aiter")  # before vLLM looks for it
 from vllm.platforms import current_platform  # noqa: E402
 
 type(current_platform).dispatch_key = "CPU"  # for vLLM's ops, before vllm._aiter_ops defines them

@@ -32,6 +32,8 @@ def _queries(op, query, batches, cu_query_lens, mtp):
         return torch.arange(batches + 1, dtype=torch.int32)
     _check.integer(op, "mtp", mtp, 1)
     _check.shape(op, "query", query, None, None, None)
+    if cu_query_lens.shape == (batches,):  # vLLM leaves out where the last one's end
+        return torch.cat([cu_query_lens, cu_query_lens.new_full((1,), len(query))])
     return cu_query_lens
 
 
@@ -63,7 +65,8 @@ def paged_attention_v1(out: Tensor, workspace_buffer: Tensor, query: Tensor, key
 
     key_cache, value_cache  [blocks, size, kv heads, dim], with kv_cache_layout "HND" [blocks, kv heads, size, dim]
     block_tables            i32 [requests, blocks]; context_lens i32 [requests]
-    cu_query_lens           i32 [requests + 1], where each request's queries begin; None: one each, and mtp is 1
+    cu_query_lens           i32 [requests + 1], where each request's queries begin, or [requests] without the end; None: one each, and
+                            mtp is 1
     sliding_window          how many last keys a query sees; 0: all
     """
     op = "paged_attention_v1"
