@@ -10,11 +10,12 @@ import torch
 from decoder_test import Recorder, calls_of
 from flux_test import calls_in, denoise
 from models import error, flux, in_double, scene
+from quern._patch import blocks, linear, table
 from quern._patch import flux as flux_layers
-from quern._patch import linear, table
 from transformers.integrations.finegrained_fp8 import FP8Linear
 
-PRODUCTS = 6  # of a model with a block of each kind: two for the picture, two for the text, two in the single block
+PRODUCTS = 6  # with GELU, or gate and residual: of a model with a block of each kind two for the picture, two for the text, two in
+# the single block
 
 
 def sample(model, inputs):
@@ -33,18 +34,37 @@ def compare(model, inputs, device=None, linears="all"):
     return calls
 
 
-def test_flux():
-    calls = compare(flux(torch.bfloat16, layers=1, single_layers=1), scene(torch.bfloat16))
-    assert sum(calls.values()) == PRODUCTS and all(".cpu" in kernel for kernel in calls)
+def linears_of(model):
+    return sum(type(m) is torch.nn.Linear for m in model.modules())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_flux(dtype):
+    """Tests that with linears="all" quern multiplies in each layer, once."""
+    model = flux(dtype, layers=1, single_layers=1)
+    calls = compare(model, scene(dtype))
+    assert sum(calls.values()) == linears_of(model) > PRODUCTS and all(".cpu" in kernel for kernel in calls)
 
 
 def test_flux_on_a_simulated_gpu():
-    calls = compare(flux(torch.bfloat16, 128, 1, 1), scene(torch.bfloat16, batch=1, side=2, text=3), "sim:gfx942")
-    assert calls == {"gemm.any": PRODUCTS}
+    model = flux(torch.bfloat16, 128, 1, 1)
+    calls = compare(model, scene(torch.bfloat16, batch=1, side=2, text=3), "sim:gfx942")
+    assert calls == {"gemm.any": linears_of(model)}
 
 
-def test_other_dtypes_are_multiplied_by_pytorch():
-    assert compare(flux(torch.float32, layers=1, single_layers=1), scene(torch.float32)) == {}
+def test_f32_is_multiplied_by_pytorch():
+    model, inputs = flux(torch.float32, layers=1, single_layers=1), scene(torch.float32)
+    with quern.patch(model, linears="all") as patch:
+        sample(model, inputs)
+        told = {path for path, _, reason in patch.left if "its weights are torch.float32; quern takes bf16 and f16" in reason}
+        assert told >= {path for path, m in model.named_modules() if type(m) is torch.nn.Linear}
+        assert "gemm" not in calls_of(patch) and "linear" not in patch.counts
+
+
+def test_a_layer_that_gets_another_dtype():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8)).bfloat16().eval().requires_grad_(False)
+    with quern.patch(model, linears="all"), pytest.raises(NotImplementedError, match="patched Linear: its input is torch.float32"):
+        model(torch.ones(2, 8))
 
 
 def test_hooks_are_called():
@@ -54,7 +74,7 @@ def test_hooks_are_called():
     model.transformer_blocks[0].ff.register_forward_hook(lambda *_: seen.append("ff"))
     with quern.patch(model, linears="all") as patch:
         sample(model, scene(torch.bfloat16))
-        assert seen == ["ff", "proj_mlp"] and calls_of(patch)["gemm"] == PRODUCTS - 2
+        assert seen == ["ff", "proj_mlp"] and calls_of(patch)["gemm"] == linears_of(model)
 
 
 def test_four_steps():
@@ -67,12 +87,20 @@ def test_four_steps():
 def test_compiled_is_one_graph_with_the_same_bits():
     model, inputs = flux(torch.bfloat16, layers=1, single_layers=1), scene(torch.bfloat16)
     torch._dynamo.reset()
-    with quern.patch(model, linears="all"), torch.inference_mode():
+    with quern.patch(model, linears="all", compiled="all"), torch.inference_mode():
         recorder = Recorder()
         want = model(**inputs).sample
         got = torch.compile(model, fullgraph=True, backend=recorder)(**inputs).sample
-        assert recorder.graphs == 1 and recorder.calls == {**calls_in(1, 1), "gemm": PRODUCTS}
+        assert recorder.graphs == 1 and recorder.calls == {**calls_in(1, 1), "gemm": linears_of(model)}
     assert torch.equal(got, want)
+
+
+def test_compiled_graphs_keep_what_follows_a_product():
+    model, inputs, recorder = flux(torch.bfloat16, layers=1, single_layers=1), scene(torch.bfloat16), Recorder()
+    torch._dynamo.reset()
+    with quern.patch(model, linears="all"), torch.inference_mode():
+        torch.compile(model, fullgraph=True, backend=recorder)(**inputs)
+    assert recorder.graphs == 1 and recorder.calls == {**calls_in(1, 1), "gemm": PRODUCTS}
 
 
 @pytest.mark.parametrize("linears, reason", [("fast", "PyTorch's own products are as fast here"), ("none", "linears is 'none'")])
@@ -178,14 +206,17 @@ def test_linear_compiled(cpu_table, compiled, ours):
 
 
 def test_layers_with_what_follows_stay_one_product(monkeypatch):
-    """Tests that a table with all of FLUX's layers takes none of them away from the products with GELU or gate."""
+    """Tests, as if this CPU were a GPU on which both are faster, that a table with all of FLUX's layers takes none of them away from
+    the products with GELU or gate."""
+    monkeypatch.setattr(linear, "_is_fast_on", lambda device: True)
+    monkeypatch.setattr(linear, "_FEW", 0)
     model, inputs = flux(torch.bfloat16, layers=1, single_layers=1), scene(torch.bfloat16)
     shapes = {tuple(m.weight.shape) for m in model.modules() if isinstance(m, torch.nn.Linear)}
     monkeypatch.setattr(table, "shipped", lambda: {("cpu", *shape, True): ((1, 10**6),) for shape in shapes})
     exact, plain = sample(copy.deepcopy(model).double(), in_double(inputs)), sample(model, inputs)
-    with quern.patch(model, linears="all") as patch:
+    with quern.patch(model, linears="fast") as patch:
         seen, run = [], linear.multiply
-        for module in (linear, flux_layers):
+        for module in (linear, blocks, flux_layers):
             monkeypatch.setattr(module, "multiply", lambda *a, **named: seen.append(named.get("is_chosen", False)) or run(*a, **named))
         assert error(sample(model, inputs), exact) <= 2 * error(plain, exact) + 2.0**-9
         assert patch.counts["linear"] >= 4 and seen.count(False) == PRODUCTS and by_pytorch(patch)[0] == 0

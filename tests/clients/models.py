@@ -67,7 +67,7 @@ def _tensors(output):
 
 def layers_of(model):
     """Returns the blocks, and those modules in them whose result a patched model has as well."""
-    kinds = ("DecoderLayer", "Attention", "MLP", "TransformerBlock", "FeedForward", "AdaLayerNorm")
+    kinds = ("DecoderLayer", "Attention", "MLP", "Experts", "TransformerBlock", "FeedForward", "AdaLayerNorm")
     return [(path, m) for path, m in model.named_modules() if any(kind in type(m).__name__ for kind in kinds)]
 
 

@@ -89,7 +89,7 @@ def _by_text(pairs):
 
 COMPILED = ("fast", "all")
 # What torch.compile's own kernels do together with what stands before and after.
-_JOINED = ("rmsnorm", "gemma_rmsnorm", "layernorm", "rope", "qk_rmsnorm_rope", "silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul",
+_JOINED = ("rmsnorm", "gemma_rmsnorm", "layernorm", "rope", "qk_rmsnorm_rope", "mla", "silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul",
            "linear")
 
 
@@ -144,19 +144,20 @@ def patch(model, device=None, allow_slow=False, linears="fast", compiled="fast")
     """Makes quern compute a PyTorch model's norms, rotary embeddings, activations and linear layers with what follows
     them, in place. Returns a Patch.
 
-    model   a torch.nn.Module for inference: transformers' decoders (Llama, Qwen3 and others built alike), diffusers'
-            FluxTransformer2DModel, or any that has such modules; f32, f16 or bf16. Each module's replacement is compared with
+    model   a torch.nn.Module for inference: transformers' decoders (Llama, Qwen3, Gemma 2, gpt-oss, DeepSeek-V3 and others built
+            alike), diffusers' transformers (FLUX, SD3, Wan), or any that has such modules; f32, f16 or bf16. Each module's replacement is compared with
             the module itself on small random numbers before it is taken
     device  None: the ops run where their tensors are. A spec or Device ("sim:gfx942", "cuda:0"): every op's
             tensors are copied there and results copied back, which is slow; a log line says so
     allow_slow  whether an op runs a slow kernel if the GPU has no other. If not, PyTorch's operators compute the op,
             and a log line says so, once for each shape
-    linears  bf16 layers of diffusers' FLUX together with the GELU, or the gate and residual, that follow them. "fast": on
-            GPUs where this is faster, which today are Hopper's, from 256 rows; "all": everywhere; "none": PyTorch
-            computes them. Unless this is "none", transformers' FP8Linear is quern's, and a bf16 torch.nn.Linear with as
-            many rows as quern was measured to be faster with, by 2 % or more, on this GPU
+    linears  which products are quern's. "fast": bf16 layers of diffusers' blocks together with the GELU, or the gate and
+            residual, that follow them, on GPUs where this is faster, which today are Hopper's, from 256 rows; a bf16
+            torch.nn.Linear with as many rows as quern was measured to be faster with, by 2 % or more, on this GPU; and
+            transformers' FP8Linear and FP8Experts. "all": every torch.nn.Linear, router and expert of bf16 and f16, on
+            every device. "none": PyTorch computes them
     compiled  what stays quern's in torch.compile's graphs. "fast": all but RMSNorm, LayerNorm, rotary embeddings of decoders,
-            gated activations and torch.nn.Linear, which are the model's own there, as torch.compile joins them with what stands around
+            MLA, gated activations and torch.nn.Linear, which are the model's own there, as torch.compile joins them with what stands around
             them; "all": everything
 
     `print(quern.patch(model))` lists what was replaced and what was left alone. Nothing has gradients: a patched module

@@ -4,13 +4,13 @@
 import torch
 
 from . import Replacement, Unfit, trial
-from .linear import is_plain
+from .linear import HALVES, is_plain, wide
 
 _FUNCTIONS = {"silu_and_mul": torch.nn.functional.silu, "gelu_and_mul": torch.nn.functional.gelu,
               "gelu_tanh_and_mul": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}
 
 
-def _op_of(function):
+def op_of(function):
     """Returns the op that has this function for its gate."""
     x = torch.linspace(-6, 6, 193)
     got = trial.run(function, x)
@@ -22,19 +22,21 @@ def _op_of(function):
 
 # ---- gate and up beside each other, as the ops take them
 
-def _project(rows, weight, bias, out):
-    if bias is None:
+def _project(run, rows, weight, bias, out):
+    if run.linears == "all" and rows.dtype in HALVES:
+        run("gemm", out, rows, weight, None, None, None, wide(bias), None, None, None, 0, 0.0, False)
+    elif bias is None:
         torch.mm(rows, weight.t(), out=out)
     else:
         torch.addmm(bias, rows, weight.t(), out=out)
 
 
-def _both(x, gate, up):
+def _both(run, x, gate, up):
     """Returns the projections (weight, bias) of x by gate and by up, as two halves of one tensor."""
     rows, h = x.reshape(-1, x.shape[-1]), gate[0].shape[0]
     out = torch.empty(rows.shape[0], 2 * h, dtype=x.dtype, device=x.device)
-    _project(rows, *gate, out[:, :h])
-    _project(rows, *up, out[:, h:])
+    _project(run, rows, *gate, out[:, :h])
+    _project(run, rows, *up, out[:, h:])
     return out.view(*x.shape[:-1], 2 * h)
 
 
@@ -57,7 +59,7 @@ def _mlp_function(run, op):
     def forward(self, x):
         gate, up = self.gate_proj, self.up_proj
         if not torch.compiler.is_compiling() and is_plain(x, gate) and is_plain(x, up):
-            both = _both(x, (gate.weight, gate.bias), (up.weight, up.bias))
+            both = _both(run, x, (gate.weight, gate.bias), (up.weight, up.bias))
         else:  # another kind of layer, or a compiler that joins this with the op before
             both = torch.cat((gate(x), up(x)), dim=-1)
         return self.down_proj(_activate(run, op, both))
@@ -66,7 +68,7 @@ def _mlp_function(run, op):
 
 
 def gated_mlp(run, module):
-    op = _op_of(module.act_fn)
+    op = op_of(module.act_fn)
     small = {"gate_proj": trial.linear(6, 8), "up_proj": trial.linear(6, 8), "down_proj": trial.linear(8, 6)}
     twin, x = trial.twin(module, modules=small), trial.numbers(2, 3, 6)
     want = trial.run(type(module).forward, twin, x)
@@ -87,7 +89,7 @@ def _swapped(run, op):
         if not torch.compiler.is_compiling() and is_plain(x, proj):
             (up, gate), bias = proj.weight.chunk(2), proj.bias
             up_bias, gate_bias = (None, None) if bias is None else bias.chunk(2)
-            both = _both(x, (gate, gate_bias), (up, up_bias))
+            both = _both(run, x, (gate, gate_bias), (up, up_bias))
         else:
             up, gate = proj(x).chunk(2, dim=-1)
             both = torch.cat((gate, up), dim=-1)

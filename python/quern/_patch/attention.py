@@ -25,27 +25,27 @@ def is_rotary(module):
 
 def is_table(module):
     name = type(module).__name__
-    return "RotaryEmbedding" in name or name == "FluxPosEmbed"
+    return "RotaryEmbedding" in name or name in ("FluxPosEmbed", "WanRotaryPosEmbed")
 
 
-def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0):
-    """Returns q, k [batch, n, heads, d], normed if there are weights, and rotated by cos, sin [batch or 1, n, d or
-    less]."""
+def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0, repeats=1):
+    """Returns q, k [batch, n, heads, d], normed if there are weights, and rotated by cos, sin [batch or 1, n, width], of
+    repeats * width elements of each head: tables with each angle twice have one repeat, those with each once two."""
     per_batch = cos.shape[0] > 1
     tables = [t.flatten(0, 1) if per_batch else t[0] for t in (cos, sin)]
     q_in, k_in = (t.flatten(0, 1) if per_batch else t for t in (q, k))
     q_out, k_out = torch.empty_like(q_in), torch.empty_like(k_in)
-    run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *weights, *tables, cos.shape[-1], eps, 0)
+    run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *weights, *tables, repeats * cos.shape[-1], eps, 0)
     return q_out.view(q.shape) if per_batch else q_out, k_out.view(k.shape) if per_batch else k_out
 
 
-def _rotary_function(run, weights_of, eps):
+def _rotary_function(run, weights_of, eps, repeats):
     """Makes the function that takes apply_rotary_pos_emb's place."""
     def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
         by_head = unsqueeze_dim == 1  # [batch, heads, n, d], mostly a view of [batch, n, heads, d]
         if by_head:
             q, k = q.transpose(1, 2), k.transpose(1, 2)
-        q, k = rotate(run, q, k, cos, sin, weights_of(), eps)
+        q, k = rotate(run, q, k, cos, sin, weights_of(), eps, repeats)
         return (q.transpose(1, 2), k.transpose(1, 2)) if by_head else (q, k)
 
     return apply_rotary_pos_emb
@@ -60,12 +60,12 @@ def _with_rotary(forward, rotary):
     return function
 
 
-def _make(run, forward, module, eps):
+def _make(run, forward, module, eps, repeats):
     """Makes forward for this one module. With an eps, queries and keys are normed in the pass that rotates them."""
     def weights_of():
         return (None, None) if eps is None else (module.q_norm.weight, module.k_norm.weight)
 
-    rotated = _with_rotary(forward, _rotary_function(run, weights_of, eps or 0.0))
+    rotated = _with_rotary(forward, _rotary_function(run, weights_of, eps or 0.0, repeats))
 
     def rotated_forward(self, *arguments, **named):
         if self is not module:
@@ -82,25 +82,33 @@ def _as_it_is(self, x):
 
 # ---- trials
 
-def _tables(n, d):
-    angles = trial.numbers(1, n, d // 2).repeat(1, 1, 2)
+def _tables(n, d, repeats=1):
+    """Returns tables of the angles of d elements, each angle twice or, with two repeats, once."""
+    angles = trial.numbers(1, n, d // 2).repeat(1, 1, 2 // repeats)
     return angles.cos(), angles.sin()
 
 
-def _check_function(run, function):
-    """Tries the function with tables of whole heads, and with narrower tables if it takes these."""
+def _repeats_of(run, function):
+    """Tries the function with tables of whole heads, and with tables of parts of heads if it takes these. Returns how often a
+    table's width is the rotation's."""
     q, k = trial.numbers(2, 3, 5, 16), trial.numbers(2, 1, 5, 16)
-    ours = _rotary_function(run.plain, lambda: (None, None), 0.0)
-    for width in (16, 8):
-        cos, sin = _tables(5, width)
+    repeats, reason = 0, None
+    for d, guess in ((16, 1), (16, 2), (8, 1)):
+        if repeats not in (0, guess) or (d < 16 and not repeats):
+            continue
+        cos, sin = _tables(5, d, guess)
         try:
             want = trial.run(function, q, k, cos, sin)
-        except Unfit:
-            if width == 16:
-                raise
+        except Unfit as error:
+            reason = reason or error
             continue
+        repeats = repeats or guess
+        ours = _rotary_function(run.plain, lambda: (None, None), 0.0, repeats)
         if not trial.agree(trial.run(ours, q, k, cos, sin), want):
             raise Unfit(f"its {_ROTARY} is another rotation than of the halves of a head")
+    if not repeats:
+        raise reason
+    return repeats
 
 
 def _small_parts(module):
@@ -114,7 +122,7 @@ def _small_parts(module):
     return parts
 
 
-def _head_norm_eps(run, module):
+def _head_norm_eps(run, module, repeats):
     """Returns the eps of q_norm and k_norm if they norm each head right before the rotation, else None."""
     q_norm, k_norm = module._modules.get("q_norm"), module._modules.get("k_norm")
     if q_norm is None or k_norm is None or not norms.is_rmsnorm(q_norm) or not norms.is_rmsnorm(k_norm):
@@ -124,14 +132,16 @@ def _head_norm_eps(run, module):
         if eps != norms.eps_of(k_norm) or q_norm.weight.shape != (module.head_dim,):
             return None
         parts = _small_parts(module)
-        twin, joined = trial.twin(module, modules=parts), trial.twin(module, modules=dict(parts))
-        arguments = {"hidden_states": trial.numbers(2, 5, 8), "position_embeddings": _tables(5, module.head_dim),
+        twin = trial.twin(module, modules=parts)
+        twin.config = trial.eager(module.config)
+        joined = trial.twin(twin, modules=dict(parts))
+        arguments = {"hidden_states": trial.numbers(2, 5, 8), "position_embeddings": _tables(5, module.head_dim, repeats),
                      "attention_mask": None}
         want = trial.run(type(module).forward, twin, **arguments)[0]
         for name in ("q_norm", "k_norm"):
             joined._modules[name] = trial.twin(parts[name])
             joined._modules[name].forward = types.MethodType(_as_it_is, joined._modules[name])
-        got = trial.run(_make(run.plain, type(module).forward, joined, eps), joined, **arguments)[0]
+        got = trial.run(_make(run.plain, type(module).forward, joined, eps, repeats), joined, **arguments)[0]
         return eps if trial.agree(got, want) else None
     except (Unfit, AttributeError):
         return None
@@ -146,9 +156,9 @@ def rotary(run, module):
     others = [name for name in forward.__code__.co_names if name.startswith("apply_rotary") and name != _ROTARY]
     if others:
         raise Unfit(f"its forward rotates by {others[0]} as well")
-    _check_function(run, forward.__globals__[_ROTARY])
-    eps = _head_norm_eps(run, module)
+    repeats = _repeats_of(run, forward.__globals__[_ROTARY])
+    eps = _head_norm_eps(run, module, repeats)
     if eps is None:
-        return Replacement("rope", _make(run, forward, module, None))
-    return Replacement("qk_rmsnorm_rope", _make(run, forward, module, eps),
+        return Replacement("rope", _make(run, forward, module, None, repeats))
+    return Replacement("qk_rmsnorm_rope", _make(run, forward, module, eps, repeats),
                        {module.q_norm: _as_it_is, module.k_norm: _as_it_is})

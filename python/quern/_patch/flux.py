@@ -2,44 +2,19 @@
 """diffusers' FLUX: one pass for head norms, rotation and the joining of text and image, one for gated residual and
 LayerNorm, and one product with the gate and the residual behind a feed-forward layer."""
 
-import copy
-import importlib
-
 import torch
 
 from . import Replacement, Unfit, norms, trial
+from .blocks import second_half
 from .linear import multiply, want
-
-
-def _name(thing):
-    return type(thing).__name__
+from .processors import Processor
 
 
 # ---- attention: by diffusers' own hook, the processor
 
-def is_attention(module):
-    return hasattr(module, "processor") and hasattr(module, "set_processor") and hasattr(module, "norm_q")
-
-
-class FluxProcessor:
+class FluxProcessor(Processor):
     """A FluxAttnProcessor whose queries and keys quern norms, rotates and, with text, joins."""
-
-    def __init__(self, run, original):
-        module = importlib.import_module(type(original).__module__)
-        if not hasattr(module, "_get_qkv_projections") or not hasattr(module, "dispatch_attention_fn"):
-            raise Unfit("this diffusers' FluxAttnProcessor is made of other functions than the one quern knows")
-        self.__dict__.update(_run=run, _original=original, _projections=module._get_qkv_projections,
-                             _attend=module.dispatch_attention_fn)
-
-    # The original processor holds the options that diffusers sets on a processor, such as _attention_backend.
-    def __getattr__(self, name):
-        return getattr(self.__dict__["_original"], name)
-
-    def __setattr__(self, name, value):
-        setattr(self._original, name, value)
-
-    def __deepcopy__(self, memo):
-        return FluxProcessor(self._run, copy.deepcopy(self._original, memo))
+    functions = {"_projections": "_get_qkv_projections", "_attend": "dispatch_attention_fn"}
 
     def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, image_rotary_emb=None):
         if image_rotary_emb is None:
@@ -109,8 +84,6 @@ def _eps_of_norms(module):
 
 
 def attention(run, module):
-    if _name(module.processor) != "FluxAttnProcessor":
-        raise Unfit(f"of attention processors quern knows FluxAttnProcessor, and not {_name(module.processor)}")
     _eps_of_norms(module)
     original, twin = module.processor, _small_attention(module)
     has_text, n = module.added_kv_proj_dim is not None, 5
@@ -118,8 +91,8 @@ def attention(run, module):
     arguments = {"hidden_states": trial.numbers(2, n, 8), "image_rotary_emb": (angles.cos(), angles.sin())}
     if has_text:
         arguments["encoder_hidden_states"] = trial.numbers(2, 2, 8)
-    want = trial.run(original, twin, **arguments)
-    if not trial.agree(trial.run(FluxProcessor(run.plain, original), twin, **arguments), want):
+    want = trial.run(trial.native(original), twin, **arguments)
+    if not trial.agree(trial.run(FluxProcessor(run.plain, trial.native(original)), twin, **arguments), want):
         raise Unfit("it computes something else than quern's FluxAttnProcessor")
     module.set_processor(FluxProcessor(run, original))
     # The head norms stay as they are: the processor reads their weights.
@@ -130,15 +103,7 @@ def attention(run, module):
 # ---- the block of two streams: the gated residual and the norm after it
 
 def is_block(module):
-    return _name(module) == "FluxTransformerBlock"
-
-
-def _halfway(run, norm, residual, x, gate, scale, shift):
-    """Returns (t, LayerNorm(t) * (1 + scale) + shift) of t = residual + gate * x; residual is left as it is."""
-    norms.same_dtype(norm, x, residual)
-    total, out = residual.clone(), torch.empty_like(x)
-    run("gated_residual_layernorm", out, x, total, gate, scale, shift, norm.eps)
-    return total, out
+    return type(module).__name__ == "FluxTransformerBlock"
 
 
 def _block_function(run):
@@ -148,33 +113,16 @@ def _block_function(run):
         attended, attended_text, *by_adapter = self.attn(
             hidden_states=normed, encoder_hidden_states=normed_text, image_rotary_emb=image_rotary_emb,
             **(joint_attention_kwargs or {}))
-        hidden_states = _second_half(run, self.norm2, self.ff, hidden_states, attended, *image)
+        hidden_states = second_half(run, self.norm2, self.ff, hidden_states, attended, *image)
         for output in by_adapter:
             hidden_states = hidden_states + output
-        encoder_hidden_states = _second_half(run, self.norm2_context, self.ff_context, encoder_hidden_states, attended_text,
-                                             *text)
+        encoder_hidden_states = second_half(run, self.norm2_context, self.ff_context, encoder_hidden_states, attended_text,
+                                            *text)
         if encoder_hidden_states.dtype == torch.float16:
             encoder_hidden_states = encoder_hidden_states.clip(-65504, 65504)
         return encoder_hidden_states, hidden_states
 
     return forward
-
-
-def _second_half(run, norm, feed_forward, residual, attended, gate, shift_mlp, scale_mlp, gate_mlp):
-    residual, normed = _halfway(run, norm, residual, attended, gate, scale_mlp, shift_mlp)
-    first, last = _parts_of(feed_forward)
-    if last is None:
-        return residual + gate_mlp.unsqueeze(1) * feed_forward(normed)
-    return multiply(run, first(normed), last, gate=gate_mlp, residual=residual)
-
-
-def _parts_of(feed_forward):
-    """Returns a FeedForward's layer with its activation, and its other layer; or two Nones if there is more to it."""
-    net = getattr(feed_forward, "net", ())
-    has_more = feed_forward._forward_hooks or feed_forward._forward_pre_hooks or "forward" in feed_forward.__dict__
-    if _name(feed_forward) != "FeedForward" or has_more or len(net) != 3 or type(net[1]) is not torch.nn.Dropout or net[1].training:
-        return None, None
-    return net[0], net[2]
 
 
 def block(run, module):
@@ -197,7 +145,7 @@ def block(run, module):
 # ---- the block of one stream: attention and the feed-forward layer beside each other, joined by one product
 
 def is_single_block(module):
-    return _name(module) == "FluxSingleTransformerBlock"
+    return type(module).__name__ == "FluxSingleTransformerBlock"
 
 
 def _beside(run, block, attended, normed):

@@ -7,12 +7,14 @@ A module stands before its parts in the model, so it is asked first, and may be 
 
 from functools import partial
 
-from . import Unfit, activations, attention, flux, linear, norms
+from . import Unfit, activations, attention, experts, flux, linear, mla, norms, processors, sd3, wan
 
 _KINDS = [
     (norms.is_adaptive, norms.adaptive),
     (norms.is_rmsnorm, norms.rmsnorm),
     (norms.is_layernorm, norms.layernorm),
+    (experts.is_router, experts.router),
+    (experts.is_experts, experts.experts),
     (activations.is_gated_mlp, activations.gated_mlp),
     (activations.is_gated_projection, activations.gated_projection),
     (linear.is_gelu, linear.gelu),
@@ -20,7 +22,12 @@ _KINDS = [
     (linear.is_fast_linear, linear.linear),
     (flux.is_block, flux.block),
     (flux.is_single_block, flux.single_block),
-    (flux.is_attention, flux.attention),
+    (sd3.is_block, sd3.block),
+    (wan.is_block, wan.block),
+    (processors.has("FluxAttnProcessor"), flux.attention),
+    (wan.is_rotated, wan.attention),
+    (processors.is_other, processors.other),
+    (mla.is_mla, mla.mla),
     (attention.is_rotary, attention.rotary),
 ]
 
@@ -41,4 +48,5 @@ _KINDS += [
 
 
 def of(run):
-    return [(looks_like_it, partial(make, run)) for looks_like_it, make in _KINDS]
+    every = [(linear.is_linear, linear.every_linear)] if run.linears == "all" else []
+    return [(looks_like_it, partial(make, run)) for looks_like_it, make in every + _KINDS]

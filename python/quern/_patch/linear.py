@@ -7,6 +7,7 @@ import torch
 from . import Replacement, Unfit, table, trial
 
 CHOICES = ("fast", "all", "none")
+HALVES = (torch.bfloat16, torch.float16)  # what "all" takes: on GPUs quern multiplies f32 to fewer bits than PyTorch
 _ACTIVATIONS = {None: 0, "gelu_tanh": 1}
 _FEW = 256  # rows; with fewer, what follows the product costs nothing that shows
 
@@ -27,6 +28,11 @@ def _is_fast_on(device):
     return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) == (9, 0)
 
 
+def want_halves(weight):
+    if weight.dtype not in HALVES:
+        raise Unfit(f"its weights are {weight.dtype}; quern takes bf16 and f16")
+
+
 def want(run, module):
     """Raises Unfit unless the user wants products by quern where this module is."""
     weight = next(module.parameters())
@@ -34,14 +40,22 @@ def want(run, module):
         raise Unfit("linears is 'none'")
     if run.linears == "fast" and (run.device is not None or weight.dtype != torch.bfloat16 or not _is_fast_on(weight.device)):
         raise Unfit("PyTorch's own products are as fast here; linears='all' takes quern's")
+    want_halves(weight)
 
 
 def takes(linears, x, layer):
     """Returns whether quern computes layer(x) and what follows it."""
-    if not is_plain(x, layer) or x.dtype != torch.bfloat16 or layer.weight.dtype != torch.bfloat16:
+    if not is_plain(x, layer) or linears == "none":
         return False
-    return linears == "all" or (_is_fast_on(x.device) and x.numel() >= _FEW * x.shape[-1] and not layer.weight.shape[0] % 8
-                                and not layer.weight.shape[1] % 8)
+    if linears == "all":
+        return x.dtype == layer.weight.dtype and x.dtype in HALVES
+    return (x.dtype == layer.weight.dtype == torch.bfloat16 and _is_fast_on(x.device) and x.numel() >= _FEW * x.shape[-1]
+            and not layer.weight.shape[0] % 8 and not layer.weight.shape[1] % 8)
+
+
+def wide(x):
+    """Returns x, of f16 in f32: the product's bias and gate are bf16 or f32."""
+    return x.float() if x is not None and x.dtype == torch.float16 else x
 
 
 # ---- residual + gate * activation(layer(x))
@@ -50,24 +64,24 @@ def multiply(run, x, layer, activation=None, gate=None, residual=None, out=None,
     """Returns residual + gate * activation(layer(x)): x [..., k], gate [batch, n], residual and out [..., n]. is_chosen: the
     caller knows that quern computes it."""
     if not is_chosen and not run.takes(x, layer):
-        return _by_pytorch(layer(x), activation, gate, residual, out)
+        return by_pytorch(layer(x), activation, gate, residual, out)
     n = layer.weight.shape[0]
     if out is None:
         out = torch.empty(*x.shape[:-1], n, dtype=x.dtype, device=x.device)
     c = None if residual is None else residual.reshape(-1, n)
-    run("gemm", out.view(-1, n), x.reshape(-1, x.shape[-1]), layer.weight, c, None, None, layer.bias, gate,
-        None, None, _ACTIVATIONS[activation], 0.0, False)
+    run("gemm", out.view(-1, n), x.reshape(-1, x.shape[-1]), layer.weight, c, None, None, wide(layer.bias),
+        wide(gate), None, None, _ACTIVATIONS[activation], 0.0, False)
     return out
 
 
-def _by_pytorch(y, activation, gate, residual, out):
-    if activation is not None:
-        y = torch.nn.functional.gelu(y, approximate="tanh")
+def by_pytorch(y, activation=None, gate=None, residual=None, out=None):
+    """Returns residual + gate * activation(y), of y's dtype."""
+    z = y if activation is None else torch.nn.functional.gelu(y, approximate="tanh")
     if gate is not None:
-        y = gate.unsqueeze(1) * y
-    if residual is not None:
-        y = residual + y
-    return y if out is None else out.copy_(y)
+        batches, n = gate.shape
+        z = (z.view(batches, z.numel() // max(batches * n, 1), n) * gate.unsqueeze(1)).view(z.shape)
+    z = z if residual is None else residual + z
+    return z.to(y.dtype) if out is None else out.copy_(z)
 
 
 # ---- a linear layer by itself
@@ -123,6 +137,29 @@ def linear(run, module):
     return Replacement("linear", _linear_function(run, module, ranges), note=f"quern with {_words_of(ranges)} rows, else PyTorch")
 
 
+# ---- every linear layer, with linears="all"
+
+def is_linear(module):
+    return type(module) is torch.nn.Linear
+
+
+def _every_function(run):
+    def forward(self, input):
+        if input.dtype != self.weight.dtype:
+            raise NotImplementedError(f"patched Linear: its input is {input.dtype} and its weights are {self.weight.dtype}; "
+                                      "accepted: one dtype")
+        return multiply(run, input, self, is_chosen=True)
+
+    forward.is_quern_linear = True
+    return forward
+
+
+def every_linear(run, module):
+    """Replaces a layer. There is no trial: the class is PyTorch's own."""
+    want_halves(module.weight)
+    return Replacement("linear", _every_function(run))
+
+
 # ---- diffusers' GELU, which holds its layer
 
 def is_gelu(module):
@@ -161,9 +198,8 @@ def _fp8_function(run):
         rows = input.reshape(-1, input.shape[-1])
         dtype = torch.bfloat16 if input.dtype == torch.bfloat16 else torch.float32
         out = torch.empty(rows.shape[0], self.weight.shape[0], dtype=dtype, device=rows.device)
-        bias = self.bias.float() if self.bias is not None and self.bias.dtype == torch.float16 else self.bias
         q, scale = _quantize(run, rows)
-        run("gemm", out, q, self.weight, None, scale, self.weight_scale_inv, bias, None, None, None, 0, 0.0, False)
+        run("gemm", out, q, self.weight, None, scale, self.weight_scale_inv, wide(self.bias), None, None, None, 0, 0.0, False)
         return out.to(input.dtype).view(*input.shape[:-1], -1)
 
     return forward

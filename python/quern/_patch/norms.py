@@ -64,8 +64,10 @@ def is_layernorm(module):
 def layer_function(run, eps):
     def forward(self, x):
         rows = rows_of(x)
-        out = torch.empty_like(rows)
-        run("layernorm", out, rows, self.weight, self.bias, eps)
+        out, weights = torch.empty_like(rows), (self.weight, self.bias)
+        if type(self).__name__ == "FP32LayerNorm":  # diffusers', which widens its weights
+            weights = [None if w is None else w.float() for w in weights]
+        run("layernorm", out, rows, *weights, eps)
         return out.view(x.shape)
 
     return forward
@@ -118,9 +120,20 @@ def _continuous(run, eps):
     return forward
 
 
+def _zero_twice(run, eps):
+    def forward(self, hidden_states, emb=None):
+        x = hidden_states
+        shift, scale, gate, shift_mlp, scale_mlp, gate_mlp, shift2, scale2, gate2 = self.linear(self.silu(emb)).chunk(9, dim=1)
+        first, second = modulated(run, self, x, scale, shift, eps), modulated(run, self, x, scale2, shift2, eps)
+        return first, gate, shift_mlp, scale_mlp, gate_mlp, second, gate2
+
+    return forward
+
+
 # diffusers' class -> (how many tensors its linear layer gives, the name of that layer's input, our function)
 _MODULATED = {"AdaLayerNormZero": (6, "emb", _zero), "AdaLayerNormZeroSingle": (3, "emb", _zero_single),
-              "AdaLayerNormContinuous": (2, "conditioning_embedding", _continuous)}
+              "AdaLayerNormContinuous": (2, "conditioning_embedding", _continuous),
+              "SD35AdaLayerNormZeroX": (9, "emb", _zero_twice)}
 
 
 def is_adaptive(module):
@@ -143,9 +156,9 @@ def adaptive(run, module):
     small = torch.nn.LayerNorm(h, eps, elementwise_affine=False)
     changed = {"linear": trial.linear(8, count * h), "norm": small}
     twin = trial.twin(module, modules={**changed, **({"emb": None} if "emb" in module._modules else {})})
-    arguments = {"x": trial.rows(2, 3, h), argument: trial.numbers(2, 8)}
-    want = trial.run(type(module).forward, twin, **arguments)
-    if not trial.agree(trial.run(function(run.plain, eps), twin, **arguments), want):
+    x, arguments = trial.rows(2, 3, h), {argument: trial.numbers(2, 8)}
+    want = trial.run(type(module).forward, twin, x, **arguments)
+    if not trial.agree(trial.run(function(run.plain, eps), twin, x, **arguments), want):
         raise Unfit("it computes something else than adaptive_layernorm")
     return Replacement("adaptive_layernorm", function(run, eps), {module.norm: None})
 

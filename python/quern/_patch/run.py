@@ -21,22 +21,33 @@ _logs = is_set("SGLANG_LOG_KERNEL")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+def new_workspace(plan, x):
+    return torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=x.device) if plan.workspace_bytes else None
+
+
 class Plain:
     """Runs ops on the tensors' device without counting them, for trials."""
     linears = "all"
+    is_trial = True
 
     def __call__(self, name, *arguments):
-        # Trials are of f32, which the product does not take: they show what is multiplied and added, not the kernel.
-        (trial.gemm if name == "gemm" else getattr(_ops, name))(*arguments)
+        # Trials are of f32, which the experts' op does not take: they show what is multiplied and added, not the kernel.
+        (getattr(trial, name) if name in ("gemm", "fused_moe") else getattr(_ops, name))(*arguments)
 
     @staticmethod
     def takes(x, layer):
         return linear.is_plain(x, layer)
 
+    @staticmethod
+    def plan_tensors(plan, x):
+        """Returns the schedule and the workspace that a call on x with this plan takes."""
+        return plan.schedule(x), new_workspace(plan, x)
+
 
 class Runner:
     """Runs ops for one patched model: run("rmsnorm", out, x, weight, eps)."""
     plain = Plain()
+    is_trial = False
 
     def __init__(self, device, allow_slow, linears):
         self._allow_slow = allow_slow
@@ -67,12 +78,25 @@ class Runner:
         try:
             _slow.run(self._allow_slow, self._run, name, arguments)
         except _slow.Slow as why:
-            _slow.tell(_logger, name, arguments, why, "patch(allow_slow=True)")
+            if not hasattr(_fallback, name):
+                raise _slow.Slow(f"{why}; patch(allow_slow=True) takes it") from None
+            self.tell(name, arguments, why)
             getattr(_fallback, name)(*arguments)
             self._count(name, "PyTorch")
             return
         self._count(name, ffi.last_kernel())
         _slow.note(_logger, name, arguments)
+
+    @staticmethod
+    def tell(name, arguments, why):
+        """Says once for each shape that PyTorch computes an op, and why."""
+        _slow.tell(_logger, name, arguments, why, "patch(allow_slow=True)")
+
+    def plan_tensors(self, plan, x):
+        """Returns the schedule and the workspace that a call on x with this plan takes. The bytes of a plan are staged as
+        they are."""
+        schedule = plan.schedule(x) if self._is_there(x) else plan.host_for(x)
+        return schedule, new_workspace(plan, x)
 
     def _run(self, name, arguments):
         if self._is_there(arguments[0]):
@@ -98,7 +122,8 @@ class Runner:
 
     def _run_staged(self, name, arguments):
         parameters = _ops.TABLE[name]
-        there = [self._stage(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+        there = [self._stage(a) if isinstance(a, torch.Tensor) and not p.is_host else a
+                 for p, a in zip(parameters, arguments, strict=True)]
         getattr(_ops, name)(*there)
         for parameter, here, copy in zip(parameters, arguments, there, strict=True):
             if parameter.is_written and here is not None:

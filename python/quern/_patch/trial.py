@@ -6,7 +6,9 @@ the module's class and options, and small weights of its own, so that neither th
 of the process is touched.
 """
 
+import contextlib
 import copy
+import sys
 
 import torch
 
@@ -49,18 +51,56 @@ def gemm(out, a, b, c, scale_a, scale_b, bias, gate, scale_out, given_scale, act
     out.copy_(y if c is None else c + y)
 
 
-def twin(module, parameters=None, modules=None):
-    """Returns a copy of module with other parameters and submodules; it shares all other attributes with module."""
+def _act(both, function, limit, alpha, interleaved):
+    gate, up = (both[..., ::2], both[..., 1::2]) if interleaved else both.chunk(2, -1)
+    if limit:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    if function == 3:
+        return gate * torch.sigmoid(alpha * gate) * (up + 1)
+    nn = torch.nn.functional
+    return (nn.silu, nn.gelu, lambda x: nn.gelu(x, approximate="tanh"))[function](gate) * up
+
+
+def fused_moe(out, workspace, x, x_scale, w1, w2, w1_scale, w2_scale, bias1, bias2, weights, ids, expert_map, addend, function,
+              limit, alpha, interleaved, packed, inner):
+    """Computes the op by PyTorch's operators, of any dtype without scales, a pair of token and expert at a time."""
+    linear = torch.nn.functional.linear
+    out.zero_()
+    for (token, j), expert in zip(torch.cartesian_prod(*map(torch.arange, ids.shape)), ids.flatten(), strict=True):
+        bias = [None if b is None else b[expert] for b in (bias1, bias2)]
+        h = _act(linear(x[token], w1[expert], bias[0]), function, limit, alpha, interleaved)
+        out[token] += weights[token, j] * linear(h, w2[expert], bias[1])
+
+
+def twin(module, parameters=None, modules=None, buffers=None):
+    """Returns a copy of module with other parameters, submodules and buffers; it shares all other attributes with module."""
     other = copy.copy(module)
+    other.__dict__["_buffers"] = {**module._buffers, **(buffers or {})}
     other.__dict__["_parameters"] = {**module._parameters, **(parameters or {})}
     other.__dict__["_modules"] = {**module._modules, **(modules or {})}
     return other
 
 
+def eager(config):
+    """Returns a copy of a transformers configuration with which attention is PyTorch's, and no kernel that the model has chosen."""
+    config = copy.copy(config)
+    config._attn_implementation = "eager"
+    return config
+
+
+def native(processor):
+    """Returns a copy of one of diffusers' attention processors that has chosen no kernel."""
+    processor = copy.copy(processor)
+    processor._attention_backend = None
+    return processor
+
+
 def run(function, *arguments, **named):
-    """Returns function's result, without gradients; raises Unfit if function raises."""
+    """Returns function's result, without gradients and with PyTorch's attention; raises Unfit if function raises."""
+    diffusers = sys.modules.get("diffusers.models.attention_dispatch")
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), \
+                diffusers.attention_backend("native") if diffusers else contextlib.nullcontext():
             return function(*arguments, **named)
     except Exception as error:
         text = str(error).partition("\n")[0]
