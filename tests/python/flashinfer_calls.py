@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """For each public function and method of quern.compat.flashinfer a call that works, whose arguments can be changed one by one."""
 
+import enum
 import functools
 import inspect
 
@@ -42,7 +43,8 @@ class Method(Function):
             if method in stages:
                 getattr(wrapper, method)(**stages[method])
         results = tensors(getattr(wrapper, self.final)(**stages[self.final]))
-        plans = [w._batch.plan.host for w in getattr(wrapper, "_levels", [getattr(wrapper, "_wrapper", wrapper)])]
+        planned = getattr(wrapper, "_levels", [getattr(wrapper, "_wrapper", wrapper)])
+        plans = [w._batch.plan.host for w in planned if hasattr(w, "_batch")]
         return results + [torch.from_numpy(host) for host in plans]
 
 
@@ -308,10 +310,15 @@ def parameters_of(call):
     return [name for name in inspect.signature(call).parameters if name != "self"]
 
 
+def is_number(thing):
+    """Returns whether it is an enum, which no call takes arguments for."""
+    return inspect.isclass(thing) and issubclass(thing, enum.Enum)
+
+
 def public_calls():
     """Returns (name, what it is tried by, its parameters) of all that the package exports."""
     for name, thing in vars(flashinfer).items():
-        if name.startswith("_") or inspect.ismodule(thing):
+        if name.startswith("_") or inspect.ismodule(thing) or is_number(thing) or getattr(thing, "is_absent", False):
             continue
         if not inspect.isclass(thing):
             make, writes = FUNCTIONS.get(name, (None, ()))

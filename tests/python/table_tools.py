@@ -57,7 +57,7 @@ class Acts:
 
     def check(self, case, name):
         value = self.value(case.arguments()[name]) if callable(self.value) else self.value
-        before, after = (case.outcome(**self.beside, **more) for more in ({}, {name: value}))
+        before, after = (case.outcome(**{**self.beside, **more}) for more in ({}, {name: value}))
         assert not isinstance(before, str), before
         assert isinstance(after, str) or not same(before, after), f"{name} = {value!r} changes nothing"
 

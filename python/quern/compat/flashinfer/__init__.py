@@ -17,9 +17,11 @@ from .cascade import (BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefi
                       MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
 from .decode import (BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan,
                      single_decode_with_kv_cache)
+from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (fused_add_rmsnorm, fused_add_rmsnorm_quant, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm,
                    layernorm_quant, rmsnorm, rmsnorm_quant)
 from .page import append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens
+from .pod import BatchPODWithPagedKVCacheWrapper, PODWithPagedKVCacheWrapper
 from .prefill import (BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper, fmha_varlen,
                       fmha_varlen_plan, single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse)
 from .quantization import packbits, segment_packbits
@@ -30,6 +32,7 @@ from .rope import (apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31
 from .sampling import (chain_speculative_sampling, min_p_sampling_from_probs, sampling_from_logits, sampling_from_probs, softmax,
                        top_k_mask_logits, top_k_renorm_probs, top_k_sampling_from_probs, top_k_top_p_sampling_from_logits,
                        top_k_top_p_sampling_from_probs, top_p_renorm_probs, top_p_sampling_from_probs)
+from .sparse import BlockSparseAttentionWrapper, VariableBlockSparseAttentionWrapper
 
 __version__ = "0.7.2"
 

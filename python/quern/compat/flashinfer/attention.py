@@ -7,25 +7,10 @@ import inspect
 import torch
 
 from . import _run
-from ._attention import Wrapper, caches, dtype_of, make_batch, on_host, positions, refuse
+from ._attention import Wrapper, caches, dtype_of, make_batch, positions, refuse
 from ._hints import check_flags
+from ._tables import used_pages
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
-
-
-def _used_pages(op, kv_indptr, kv_indices, kv_len_arr, page_size):
-    """Returns (indptr, indices, last_page_len) of the pages that the lengths need; the caller may have given more."""
-    begin, lens = on_host(kv_indptr).long(), on_host(kv_len_arr).long()
-    if len(begin) != len(lens) + 1:
-        raise ValueError(f"{op}: kv_indptr has {len(begin)} entries, kv_len_arr {len(lens)}; accepted: one more")
-    given, needed = begin[1:] - begin[:-1], (lens + page_size - 1) // page_size
-    for b in torch.nonzero((lens < 0) | (needed > given)).flatten()[:1].tolist():
-        raise ValueError(f"{op}: kv_len_arr[{b}] is {int(lens[b])}; accepted: 0 to {int(given[b])} pages of {page_size}")
-    last = torch.where(needed > 0, lens - (needed - 1) * page_size, 0)
-    if torch.equal(given, needed):
-        return kv_indptr, kv_indices, last
-    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), needed.cumsum(0)])
-    chosen = torch.arange(int(indptr[-1])) + torch.repeat_interleave(begin[:-1] - indptr[:-1], needed)
-    return indptr, kv_indices[chosen.to(kv_indices.device)], last
 
 
 class BatchAttention(Wrapper):
@@ -49,7 +34,7 @@ class BatchAttention(Wrapper):
         """Takes qo_indptr [batch + 1] queries, kv_indptr [batch + 1] pages, kv_indices [pages], and kv_len_arr [batch]
         keys, which may leave a request's last pages unused."""
         refuse(self._op, use_profiler=use_profiler)
-        indptr, indices, last = _used_pages(self._op, kv_indptr, kv_indices, kv_len_arr, page_size)
+        indptr, indices, last = used_pages(self._op, kv_indptr, kv_indices, kv_len_arr, page_size)
         options = {"is_causal": causal, "window_left": -1,
                    **positions(self._op, "NONE", logits_soft_cap, None, None, sm_scale)}
         dtypes = dtype_of(self._op, "q_data_type", q_data_type), dtype_of(self._op, "kv_data_type", kv_data_type), None

@@ -86,6 +86,12 @@ class _BatchPrefill(Wrapper):
             packed = self._mask_buffer[:packed.numel()]
         batch.custom_mask = packed
 
+    def _set_mask(self, custom_mask, packed_custom_mask):
+        """Replaces the planned mask, perhaps by none."""
+        batch = self._planned_batch()
+        batch.custom_mask = None
+        self._put_mask(batch, custom_mask, packed_custom_mask)
+
     def _forward(self, causal, mode, use_fp16_qk_reduction, window_left, logits_soft_cap, sm_scale, rope_scale, rope_theta):
         self._set_options(**self._options(causal, mode, use_fp16_qk_reduction, sm_scale, window_left, logits_soft_cap, rope_scale,
                                          rope_theta))
