@@ -290,6 +290,7 @@ CLASSES = {
     "BatchPrefillWithSharedPrefixPagedKVCacheWrapper": shared_prefill,
 }
 SAME_AS = {"begin_forward": "plan", "workspace_size": "plan", "run_return_lse": "run", "forward_return_lse": "forward"}
+MODULES = []  # whose public functions the package has without exporting all
 # run() needs a sink, which forward() does not take: that is an error, as in FlashInfer.
 NEVER = (flashinfer.BatchAttentionWithAttentionSinkWrapper, "forward")
 
@@ -316,8 +317,10 @@ def is_number(thing):
 
 
 def public_calls():
-    """Returns (name, what it is tried by, its parameters) of all that the package exports."""
-    for name, thing in vars(flashinfer).items():
+    """Returns (name, what it is tried by, its parameters) of all that the package exports, and its modules of MODULES."""
+    unexported = {name: thing for module in MODULES for name, thing in vars(module).items()
+                  if getattr(thing, "__module__", None) == module.__name__}
+    for name, thing in {**unexported, **vars(flashinfer)}.items():
         if name.startswith("_") or inspect.ismodule(thing) or is_number(thing) or getattr(thing, "is_absent", False):
             continue
         if not inspect.isclass(thing):

@@ -114,3 +114,17 @@ class Repeats:
         assert same(case.outcome(**self.beside, **{name: self.right}), case.outcome(**self.beside))
         with pytest.raises((ValueError, NotImplementedError), match=name):
             case.run(**self.beside, **{name: self.wrong})
+
+
+class Unused:
+    """The values change no bit, as nothing here needs them; a wrong one is an error that names it."""
+
+    def __init__(self, *values, wrong=3.5):
+        self.values, self.wrong = values, wrong
+
+    def check(self, case, name):
+        want = case.outcome()
+        for value in self.values:
+            assert same(case.outcome(**{name: value}), want), f"{name} = {value!r} changes a result"
+        with pytest.raises((ValueError, TypeError), match=rf": {name}\b"):
+            case.run(**{name: self.wrong})

@@ -17,6 +17,9 @@ from .cascade import (BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefi
                       MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
 from .decode import (BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan,
                      single_decode_with_kv_cache)
+from .gemm import (SegmentGEMMWrapper, bmm_bf16, bmm_fp8, bmm_mxfp8, mm_bf16, mm_fp8, mm_mxfp8, prepare_low_latency_gemm_weights,
+                   tgv_gemm_sm100)
+from .grouped_mm import grouped_mm_bf16, grouped_mm_fp8, grouped_mm_mxfp8
 from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (fused_add_rmsnorm, fused_add_rmsnorm_quant, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm,
                    layernorm_quant, rmsnorm, rmsnorm_quant)
@@ -24,7 +27,7 @@ from .page import append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_in
 from .pod import BatchPODWithPagedKVCacheWrapper, PODWithPagedKVCacheWrapper
 from .prefill import (BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper, fmha_varlen,
                       fmha_varlen_plan, single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse)
-from .quantization import packbits, segment_packbits
+from .quantization import mxfp8_dequantize_host, mxfp8_grouped_quantize, mxfp8_quantize, packbits, segment_packbits
 from .rope import (apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31_rope_pos_ids,
                    apply_llama31_rope_pos_ids_inplace, apply_rope, apply_rope_inplace, apply_rope_pos_ids,
                    apply_rope_pos_ids_inplace, apply_rope_with_cos_sin_cache, apply_rope_with_cos_sin_cache_inplace,
@@ -33,6 +36,7 @@ from .sampling import (chain_speculative_sampling, min_p_sampling_from_probs, sa
                        top_k_mask_logits, top_k_renorm_probs, top_k_sampling_from_probs, top_k_top_p_sampling_from_logits,
                        top_k_top_p_sampling_from_probs, top_p_renorm_probs, top_p_sampling_from_probs)
 from .sparse import BlockSparseAttentionWrapper, VariableBlockSparseAttentionWrapper
+from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_activation
 
 __version__ = "0.7.2"
 

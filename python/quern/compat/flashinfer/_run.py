@@ -15,7 +15,7 @@ from ..._env import is_set
 from ..._public import translated
 from ...torch import _slow
 from ...torch._tensors import refuse_gradients
-from .. import _fallback
+from .. import _fallback, _words
 
 _logger = logging.getLogger("quern.compat.flashinfer")
 _disabled = is_set("SGLANG_DISABLE_FLASHINFER")
@@ -59,6 +59,21 @@ def compute(by_quern, by_pytorch, op, arguments):
         _slow.tell(_logger, op, arguments, why, _SWITCH + "=1")
         by_pytorch(*arguments)
         return False
+
+
+def call(op, function, names, *arguments, **options):
+    """Runs one of quern's functions for op and returns its result. names: op's names of the function's arguments. There is no form
+    by PyTorch's operators."""
+    if _disabled:
+        raise NotImplementedError(f"{op}: PyTorch's operators do not compute it here; accepted without SGLANG_DISABLE_FLASHINFER")
+    try:
+        result = function(*arguments, **options)
+    except Exception as error:
+        if torch.compiler.is_compiling():
+            raise
+        raise type(error)(_words.in_words_of(str(error), op, function.__name__, names)) from None
+    log(op, [x for x in (*arguments, *options.values()) if isinstance(x, torch.Tensor)], True)
+    return result
 
 
 def in_words_of(error, op, names, renamed):

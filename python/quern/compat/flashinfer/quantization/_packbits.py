@@ -3,8 +3,8 @@
 
 import torch
 
-from ._run import index as _index
-from ._run import run as _run
+from .._run import index as _index
+from .._run import run as _run
 
 _BIT_ORDERS = {"big": 0, "little": 1}
 
