@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from flashinfer_calls import (  # noqa: E402
     DIM, FUNCTIONS, HEADS, INDICES, INDPTR, KEYS, LAST, LENGTHS, QO, QUERIES, public_calls)
 from flashinfer_attention_calls import attention_lines  # noqa: E402
+from flashinfer_expert_calls import expert_lines  # noqa: E402
 from flashinfer_product_calls import product_lines  # noqa: E402
 from flashinfer_tools import HALF, randn, workspace  # noqa: E402
 from table_tools import Acts, Hint, Refused, Repeats, Written  # noqa: E402
@@ -178,7 +179,7 @@ LINES = {
     **{f"BatchPrefillWithRaggedKVCacheWrapper.{name}": written(n, dtype=dtype, **RAGGED_BUFFERS, **MASK_BUFFERS)
        for name, n, dtype in (("qo_indptr_buf", 3, torch.int32), ("kv_indptr_buf", 3, torch.int32),
                               ("custom_mask_buf", 64, torch.uint8), ("mask_indptr_buf", 3, torch.int32))},
-    **attention_lines(), **product_lines(),
+    **attention_lines(), **product_lines(), **expert_lines(),
 }
 
 

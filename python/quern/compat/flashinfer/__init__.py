@@ -17,6 +17,12 @@ from .cascade import (BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefi
                       MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
 from .decode import (BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan,
                      single_decode_with_kv_cache)
+from .fused_moe import (B12xMoEWrapper, CuteDslBf16MoEWrapper, CuteDslMoEWrapper, CuteDslMxfp8Mxfp4MoEWrapper, b12x_fused_moe,
+                        cudnn_frost_grouped_gemm1_swiglu, cudnn_frost_grouped_gemm1_swiglu_workspace_size, cute_dsl_fused_moe,
+                        cute_dsl_fused_moe_bf16, cute_dsl_fused_moe_mxfp8_mxfp4, cute_dsl_fused_moe_nvfp4, cutlass_fused_moe,
+                        reorder_rows_for_gated_act_gemm, trtllm_bf16_moe, trtllm_bf16_routed_moe, trtllm_fp4_block_scale_moe,
+                        trtllm_fp4_block_scale_routed_moe, trtllm_fp8_block_scale_moe, trtllm_fp8_block_scale_routed_moe,
+                        trtllm_fp8_per_tensor_scale_moe, trtllm_fp8_per_tensor_scale_routed_moe)
 from .gemm import (SegmentGEMMWrapper, bmm_bf16, bmm_fp8, bmm_mxfp8, mm_bf16, mm_fp8, mm_mxfp8, prepare_low_latency_gemm_weights,
                    tgv_gemm_sm100)
 from .grouped_mm import grouped_mm_bf16, grouped_mm_fp8, grouped_mm_mxfp8
