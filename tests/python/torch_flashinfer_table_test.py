@@ -11,6 +11,7 @@ from flashinfer_calls import (  # noqa: E402
     DIM, FUNCTIONS, HEADS, INDICES, INDPTR, KEYS, LAST, LENGTHS, QO, QUERIES, public_calls)
 from flashinfer_attention_calls import attention_lines  # noqa: E402
 from flashinfer_expert_calls import expert_lines  # noqa: E402
+from flashinfer_other_calls import other_lines  # noqa: E402
 from flashinfer_product_calls import product_lines  # noqa: E402
 from flashinfer_tools import HALF, randn, workspace  # noqa: E402
 from table_tools import Acts, Hint, Refused, Repeats, Written  # noqa: E402
@@ -72,7 +73,7 @@ LINES = {
     "generator": Acts(torch.Generator().manual_seed(7), **NO_SEED),
     "sampling_from_logits.check_nan": Acts(True, logits=SPOILT), "top_k_top_p_sampling_from_logits.check_nan": Acts(True, logits=SPOILT),
     "check_nan": Acts(True, probs=SPOILT),
-    **{f"{name}.indices": Acts(lambda t: t.flip(0)) for name in FUNCTIONS if "sampling_from" in name},
+    **{f"{name}.indices": Acts(lambda t: t.flip(0)) for name in FUNCTIONS if "sampling_from" in name and "cake" not in name},
     "maybe_output_accepted_token_num": Acts(torch.ones(9, dtype=torch.int64)),
     "maybe_output_emitted_draft_token_num": Acts(torch.ones(9, dtype=torch.int64)),
     # how, not what
@@ -179,7 +180,7 @@ LINES = {
     **{f"BatchPrefillWithRaggedKVCacheWrapper.{name}": written(n, dtype=dtype, **RAGGED_BUFFERS, **MASK_BUFFERS)
        for name, n, dtype in (("qo_indptr_buf", 3, torch.int32), ("kv_indptr_buf", 3, torch.int32),
                               ("custom_mask_buf", 64, torch.uint8), ("mask_indptr_buf", 3, torch.int32))},
-    **attention_lines(), **product_lines(), **expert_lines(),
+    **attention_lines(), **product_lines(), **expert_lines(), **other_lines(),
 }
 
 

@@ -13,10 +13,15 @@ Both variables are read when this module is imported.
 
 from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
 from .attention import BatchAttention, BatchAttentionWithAttentionSinkWrapper
+from .attn_scores import (compute_paged_mqa_logits_schedule, fp4_paged_mqa_logits, fp8_paged_mqa_logits, min_block_table_width,
+                          padded_seq_len, precompile_paged_mqa_logits)
+from .cake_sampling import top_k_top_p_sampling_from_probs as cake_top_k_top_p_sampling_from_probs
 from .cascade import (BatchDecodeWithSharedPrefixPagedKVCacheWrapper, BatchPrefillWithSharedPrefixPagedKVCacheWrapper,
                       MultiLevelCascadeAttentionWrapper, merge_state, merge_state_in_place, merge_states)
-from .decode import (BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper, fast_decode_plan,
-                     single_decode_with_kv_cache)
+from .decode import (BatchDecodeWithPagedKVCacheWrapper, CUDAGraphBatchDecodeWithPagedKVCacheWrapper,
+                     cudnn_batch_decode_with_kv_cache, fast_decode_plan, launch_sm110_gqa_decode_prepared,
+                     prepare_balanced_batch_decode_with_kv_cache, prepare_sm110_gqa_decode, single_decode_with_kv_cache,
+                     sm110_gqa_decode)
 from .fused_moe import (B12xMoEWrapper, CuteDslBf16MoEWrapper, CuteDslMoEWrapper, CuteDslMxfp8Mxfp4MoEWrapper, b12x_fused_moe,
                         cudnn_frost_grouped_gemm1_swiglu, cudnn_frost_grouped_gemm1_swiglu_workspace_size, cute_dsl_fused_moe,
                         cute_dsl_fused_moe_bf16, cute_dsl_fused_moe_mxfp8_mxfp4, cute_dsl_fused_moe_nvfp4, cutlass_fused_moe,
@@ -27,8 +32,10 @@ from .gemm import (SegmentGEMMWrapper, bmm_bf16, bmm_fp8, bmm_mxfp8, mm_bf16, mm
                    tgv_gemm_sm100)
 from .grouped_mm import grouped_mm_bf16, grouped_mm_fp8, grouped_mm_mxfp8
 from .mla import BatchMLAPagedAttentionWrapper
-from .norm import (fused_add_rmsnorm, fused_add_rmsnorm_quant, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm,
-                   layernorm_quant, rmsnorm, rmsnorm_quant)
+from .norm import (fused_add_rmsnorm, fused_add_rmsnorm_fp8_block_quant, fused_add_rmsnorm_quant,
+                   fused_dit_gate_residual_layernorm_gamma_beta, fused_dit_gate_residual_layernorm_scale_shift,
+                   fused_dit_residual_layernorm_scale_shift, fused_qk_rmsnorm_rope, fused_rmsnorm_silu, gemma_fused_add_rmsnorm,
+                   gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm, rmsnorm_quant)
 from .page import append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens
 from .pod import BatchPODWithPagedKVCacheWrapper, PODWithPagedKVCacheWrapper
 from .prefill import (BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper, fmha_varlen,
@@ -43,6 +50,9 @@ from .sampling import (chain_speculative_sampling, min_p_sampling_from_probs, sa
                        top_k_top_p_sampling_from_probs, top_p_renorm_probs, top_p_sampling_from_probs)
 from .sparse import BlockSparseAttentionWrapper, VariableBlockSparseAttentionWrapper
 from .tllm_enums import ActivationType, RoutingMethodType, SfLayout, is_gated_activation
+from .topk import TopKTieBreak, top_k, top_k_page_table_transform, top_k_ragged_transform, top_k_varlen
+from .utils import next_positive_power_of_2
+from .xqa import xqa, xqa_mla
 
 __version__ = "0.7.2"
 

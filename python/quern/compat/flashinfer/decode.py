@@ -7,7 +7,9 @@ import torch
 
 from ..._public import flag
 from . import _run
+from ._absent import absent
 from ._attention import Wrapper, attend, caches, dtype_of, make_batch, positions, refuse, scales, takes
+from ._by_table import cudnn_batch_decode_with_kv_cache, sm110_gqa_decode  # noqa: F401
 from ._hints import check_flags
 from .page import is_hnd
 
@@ -140,3 +142,9 @@ def fast_decode_plan(self, indptr, indices, last_page_len, num_qo_heads, num_kv_
         q_data_type or data_type or "float16", kv_data_type, data_type=data_type, sm_scale=sm_scale, rope_scale=rope_scale,
         rope_theta=rope_theta, non_blocking=non_blocking, fixed_split_size=fixed_split_size,
         disable_split_kv=disable_split_kv, q_len_per_req=q_len_per_req)
+
+
+_PREPARED = "quern has no calls prepared for one GPU; use BatchDecodeWithPagedKVCacheWrapper"
+launch_sm110_gqa_decode_prepared = absent("launch_sm110_gqa_decode_prepared", _PREPARED)
+prepare_sm110_gqa_decode = absent("prepare_sm110_gqa_decode", _PREPARED)
+prepare_balanced_batch_decode_with_kv_cache = absent("prepare_balanced_batch_decode_with_kv_cache", _PREPARED)

@@ -6,6 +6,9 @@ import math
 import torch
 
 from ._hints import check_flags as _check_flags
+from ._norm_fused import (fused_add_rmsnorm_fp8_block_quant, fused_dit_gate_residual_layernorm_gamma_beta,  # noqa: F401
+                          fused_dit_gate_residual_layernorm_scale_shift, fused_dit_residual_layernorm_scale_shift,
+                          fused_qk_rmsnorm_rope, fused_rmsnorm_silu)
 from ._run import check_scales as _check_scales
 from ._run import run as _run
 
