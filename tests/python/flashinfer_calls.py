@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """For each public function and method of quern.compat.flashinfer a call that works, whose arguments can be changed one by one."""
 
+import dataclasses
 import enum
 import functools
 import inspect
@@ -290,6 +291,7 @@ CLASSES = {
     "BatchPrefillWithSharedPrefixPagedKVCacheWrapper": shared_prefill,
 }
 SAME_AS = {"begin_forward": "plan", "workspace_size": "plan", "run_return_lse": "run", "forward_return_lse": "forward"}
+ALIASES = {"nvfp4_block_scale_interleave"}  # other names of functions
 MODULES = []  # whose public functions the package has without exporting all
 # run() needs a sink, which forward() does not take: that is an error, as in FlashInfer.
 NEVER = (flashinfer.BatchAttentionWithAttentionSinkWrapper, "forward")
@@ -312,8 +314,8 @@ def parameters_of(call):
 
 
 def is_number(thing):
-    """Returns whether it is an enum, which no call takes arguments for."""
-    return inspect.isclass(thing) and issubclass(thing, enum.Enum)
+    """Returns whether it is an enum or a record, whose tests are their own."""
+    return inspect.isclass(thing) and (issubclass(thing, enum.Enum) or dataclasses.is_dataclass(thing))
 
 
 def public_calls():
@@ -321,7 +323,7 @@ def public_calls():
     unexported = {name: thing for module in MODULES for name, thing in vars(module).items()
                   if getattr(thing, "__module__", None) == module.__name__}
     for name, thing in {**unexported, **vars(flashinfer)}.items():
-        if name.startswith("_") or inspect.ismodule(thing) or is_number(thing) or getattr(thing, "is_absent", False):
+        if name.startswith("_") or name in ALIASES or inspect.ismodule(thing) or is_number(thing) or getattr(thing, "is_absent", False):
             continue
         if not inspect.isclass(thing):
             make, writes = FUNCTIONS.get(name, (None, ()))

@@ -11,6 +11,7 @@ from flashinfer_calls import (  # noqa: E402
     DIM, FUNCTIONS, HEADS, INDICES, INDPTR, KEYS, LAST, LENGTHS, QO, QUERIES, public_calls)
 from flashinfer_attention_calls import attention_lines  # noqa: E402
 from flashinfer_expert_calls import expert_lines  # noqa: E402
+from flashinfer_fp4_calls import fp4_lines  # noqa: E402
 from flashinfer_other_calls import other_lines  # noqa: E402
 from flashinfer_product_calls import product_lines  # noqa: E402
 from flashinfer_tools import HALF, randn, workspace  # noqa: E402
@@ -180,7 +181,7 @@ LINES = {
     **{f"BatchPrefillWithRaggedKVCacheWrapper.{name}": written(n, dtype=dtype, **RAGGED_BUFFERS, **MASK_BUFFERS)
        for name, n, dtype in (("qo_indptr_buf", 3, torch.int32), ("kv_indptr_buf", 3, torch.int32),
                               ("custom_mask_buf", 64, torch.uint8), ("mask_indptr_buf", 3, torch.int32))},
-    **attention_lines(), **product_lines(), **expert_lines(), **other_lines(),
+    **attention_lines(), **product_lines(), **expert_lines(), **other_lines(), **fp4_lines(),
 }
 
 

@@ -28,9 +28,9 @@ from .fused_moe import (B12xMoEWrapper, CuteDslBf16MoEWrapper, CuteDslMoEWrapper
                         reorder_rows_for_gated_act_gemm, trtllm_bf16_moe, trtllm_bf16_routed_moe, trtllm_fp4_block_scale_moe,
                         trtllm_fp4_block_scale_routed_moe, trtllm_fp8_block_scale_moe, trtllm_fp8_block_scale_routed_moe,
                         trtllm_fp8_per_tensor_scale_moe, trtllm_fp8_per_tensor_scale_routed_moe)
-from .gemm import (SegmentGEMMWrapper, bmm_bf16, bmm_fp8, bmm_mxfp8, mm_bf16, mm_fp8, mm_mxfp8, prepare_low_latency_gemm_weights,
-                   tgv_gemm_sm100)
-from .grouped_mm import grouped_mm_bf16, grouped_mm_fp8, grouped_mm_mxfp8
+from .gemm import (SegmentGEMMWrapper, bmm_bf16, bmm_fp8, bmm_mxfp8, mm_bf16, mm_fp4, mm_fp8, mm_mxfp8,
+                   prepare_low_latency_gemm_weights, tgv_gemm_sm100)
+from .grouped_mm import grouped_mm_bf16, grouped_mm_fp4, grouped_mm_fp8, grouped_mm_mxfp8
 from .mla import BatchMLAPagedAttentionWrapper
 from .norm import (fused_add_rmsnorm, fused_add_rmsnorm_fp8_block_quant, fused_add_rmsnorm_quant,
                    fused_dit_gate_residual_layernorm_gamma_beta, fused_dit_gate_residual_layernorm_scale_shift,
@@ -40,7 +40,12 @@ from .page import append_paged_kv_cache, append_paged_mla_kv_cache, get_batch_in
 from .pod import BatchPODWithPagedKVCacheWrapper, PODWithPagedKVCacheWrapper
 from .prefill import (BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper, fmha_varlen,
                       fmha_varlen_plan, single_prefill_with_kv_cache, single_prefill_with_kv_cache_return_lse)
-from .quantization import mxfp8_dequantize_host, mxfp8_grouped_quantize, mxfp8_quantize, packbits, segment_packbits
+from .quantization import (NVFP44Over6Config, NVFP44Over6ErrMode, block_scale_interleave, e2m1_and_ufp8sf_scale_to_float, fp4_quantize,
+                           get_fp4_quantization_module, make_nvfp4_global_scale, mxfp4_dequantize, mxfp4_dequantize_host,
+                           mxfp4_quantize, mxfp8_dequantize_host, mxfp8_grouped_quantize, mxfp8_quantize, nvfp4_batched_quantize,
+                           nvfp4_block_scale_interleave, nvfp4_kv_dequantize, nvfp4_kv_dequantize_paged, nvfp4_kv_quantize,
+                           nvfp4_quantize, nvfp4_quantize_paged_kv_cache, packbits, resolve_nvfp4_4over6, scaled_fp4_grouped_quantize,
+                           segment_packbits, shuffle_matrix_a, shuffle_matrix_sf_a, silu_and_mul_nvfp4_quantize)
 from .rope import (apply_llama31_rope, apply_llama31_rope_inplace, apply_llama31_rope_pos_ids,
                    apply_llama31_rope_pos_ids_inplace, apply_rope, apply_rope_inplace, apply_rope_pos_ids,
                    apply_rope_pos_ids_inplace, apply_rope_with_cos_sin_cache, apply_rope_with_cos_sin_cache_inplace,

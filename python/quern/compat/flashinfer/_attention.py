@@ -15,18 +15,11 @@ from ..._public import flag, found
 from ...torch._tensors import refuse_gradients
 from .. import _fallback_attention
 from . import _run
-from ._hints import check_backend
+from ._hints import check_backend, refuse
 from .page import is_hnd
 from .quantization import packbits, segment_packbits
 
 _POS_ENCODINGS = {"NONE": "none", "ROPE_LLAMA": "rope_llama", "ALIBI": "alibi"}
-
-
-def refuse(op, **arguments):
-    """Raises for arguments that nothing here acts on, so that no result ignores them."""
-    for name, value in arguments.items():
-        if value is not None and value is not False:
-            raise NotImplementedError(f"{op}: {name} is not supported; found {found(value)}, accepted: None")
 
 
 def dtype_of(op, name, dtype):

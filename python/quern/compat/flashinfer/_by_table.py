@@ -6,8 +6,8 @@ import torch
 from ..._public import found
 from .._check import integer, shape, tensors
 from . import _run
-from ._attention import attend, make_batch, positions, refuse, scales
-from ._hints import check_flags
+from ._attention import attend, make_batch, positions, scales
+from ._hints import check_flags, refuse
 from ._products import ALL, kind
 from ._tables import pages_of_table
 from .page import is_hnd

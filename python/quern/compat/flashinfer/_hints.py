@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments that say how FlashInfer computes, not what: they change nothing here, and a wrong one is an error."""
+"""Arguments that say how FlashInfer computes, not what: they change nothing here, and a wrong one is an error. And such as nothing here
+acts on."""
 
 from ..._public import flag, found
 
@@ -23,3 +24,10 @@ def check_flags(op, **flags):
     for name, value in flags.items():
         if value is not None:
             flag(op, name, value)
+
+
+def refuse(op, **arguments):
+    """Raises for arguments that nothing here acts on, so that no result ignores them."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"{op}: {name} is not supported; found {found(value)}, accepted: None")

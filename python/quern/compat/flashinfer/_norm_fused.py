@@ -9,8 +9,7 @@ from ... import _norm, _quantize, _rope
 from ..._public import flag, found
 from .._check import contiguous, integer, shape, tensors
 from . import _run
-from ._attention import refuse
-from ._hints import check_flags
+from ._hints import check_flags, refuse
 from ._products import SIXTEEN, kind, one_number, result
 
 

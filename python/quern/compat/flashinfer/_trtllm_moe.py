@@ -7,9 +7,8 @@ from ... import _moe
 from ..._public import flag, found
 from .._check import integer, shape, tensors
 from . import _run
-from ._attention import refuse
 from ._experts import Experts, activation, alternating_rows, check_layer, compute, local, shuffled_rows
-from ._hints import check_flags
+from ._hints import check_flags, refuse
 from ._products import FP8, kind, result
 from .tllm_enums import ActivationType, Fp8QuantizationType, RoutingMethodType, WeightLayout, member
 

@@ -7,8 +7,8 @@ import inspect
 import torch
 
 from . import _run
-from ._attention import Wrapper, caches, dtype_of, make_batch, positions, refuse
-from ._hints import check_flags
+from ._attention import Wrapper, caches, dtype_of, make_batch, positions
+from ._hints import check_flags, refuse
 from ._tables import used_pages
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
 

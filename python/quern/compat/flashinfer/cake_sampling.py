@@ -3,8 +3,7 @@
 
 import torch
 
-from ._attention import refuse
-from ._hints import check_flags
+from ._hints import check_flags, refuse
 from ._products import kind, result
 from .sampling import top_k_top_p_sampling_from_probs as _sample
 

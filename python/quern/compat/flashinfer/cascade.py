@@ -5,7 +5,8 @@ import torch
 
 from .. import _fallback_attention
 from . import _run
-from ._attention import attend, caches, output_dtype, positions, refuse
+from ._attention import attend, caches, output_dtype, positions
+from ._hints import refuse
 from .decode import BatchDecodeWithPagedKVCacheWrapper
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
 

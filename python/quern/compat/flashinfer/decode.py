@@ -8,9 +8,9 @@ import torch
 from ..._public import flag
 from . import _run
 from ._absent import absent
-from ._attention import Wrapper, attend, caches, dtype_of, make_batch, positions, refuse, scales, takes
+from ._attention import Wrapper, attend, caches, dtype_of, make_batch, positions, scales, takes
 from ._by_table import cudnn_batch_decode_with_kv_cache, sm110_gqa_decode  # noqa: F401
-from ._hints import check_flags
+from ._hints import check_flags, refuse
 from .page import is_hnd
 
 

@@ -12,9 +12,8 @@ from ..._public import flag, found
 from .._check import integer, shape, tensors
 from . import _run
 from ._absent import absent
-from ._attention import refuse
 from ._experts import Experts, activation, alternating_rows, check_layer, compute, local
-from ._hints import check_backend, check_flags
+from ._hints import check_backend, check_flags, refuse
 from ._products import FP8, SIXTEEN, kind, result
 from ._trtllm_moe import (trtllm_bf16_moe, trtllm_bf16_routed_moe, trtllm_fp8_block_scale_moe, trtllm_fp8_block_scale_routed_moe,
                           trtllm_fp8_per_tensor_scale_moe, trtllm_fp8_per_tensor_scale_routed_moe)

@@ -2,7 +2,7 @@
 """FlashInfer's matrix products. b of mm_* and bmm_* is [.., k, n], in FlashInfer column-major; here either dimension may be the
 contiguous one. A backend changes nothing.
 
-MXFP8 is multiplied out in bf16 first, exactly, so that it takes the time and memory of bf16.
+MXFP8 and FP4 are multiplied out in bf16 first, exactly, so that they take the time and memory of bf16.
 """
 
 import torch
@@ -13,6 +13,7 @@ from .._check import integer, shape, tensors
 from . import _run
 from ._hints import check_backend, check_flags
 from ._products import ALL, FP8, SIXTEEN, groups_of, kind, of_groups, one_number, product, result
+from .quantization.fp4_quantization import wide
 from .quantization.fp8_quantization import GROUP, dequantized
 from .tllm_enums import SfLayout
 
@@ -153,6 +154,31 @@ def _dequantized_batches(op, name, x, scale):
     if scale.numel() == together:  # of all rows as one matrix
         return dequantized(op, name, x.reshape(-1, columns), scale, SfLayout.layout_128x4, torch.bfloat16).reshape(x.shape)
     return dequantized(op, name, x, scale, SfLayout.layout_128x4, torch.bfloat16, (batches,))
+
+
+# ---- FP4
+
+_FP4_BACKENDS = "cudnn", "trtllm", "cutlass", "cute-dsl", "cutedsl_low_latency", "b12x", "cake", "auto"
+
+
+def mm_fp4(a, b, a_descale, b_descale, alpha=None, out_dtype=torch.bfloat16, out=None, block_size=16, use_8x4_sf_layout=False,
+           backend="auto", use_nvfp4=True, enable_pdl=True):
+    """Returns alpha, a number or a tensor of one, times a b, of e2m1 u8 [m, k / 2] and [k / 2, n], in bf16, f16 or f32. a_descale and
+    b_descale are in tiles of 128 x 4, with use_8x4_sf_layout a_descale's are of 8 x 4: e4m3fn of 16 with use_nvfp4, else UE8M0 of 32,
+    which block_size says too."""
+    op = "mm_fp4"
+    check_backend(op, backend, _FP4_BACKENDS)
+    check_flags(op, enable_pdl=enable_pdl)
+    _matrices(op, a, b)
+    is_mx = not flag(op, "use_nvfp4", use_nvfp4)
+    if block_size != (32 if is_mx else 16):
+        raise ValueError(f"{op}: block_size is {found(block_size)}; accepted with use_nvfp4 {not is_mx}: {32 if is_mx else 16}")
+    layout = SfLayout.layout_8x4 if flag(op, "use_8x4_sf_layout", use_8x4_sf_layout) else SfLayout.layout_128x4
+    tensors(op, {"a": a, "a_descale": a_descale, "b_descale": b_descale})
+    out = result(op, out, (len(a), b.shape[1]), out_dtype, a.device, ALL)
+    operands = (wide(op, "a_descale", a, a_descale, layout, is_mx, torch.bfloat16),
+                wide(op, "b_descale", b.T, b_descale, SfLayout.layout_128x4, is_mx, torch.bfloat16))
+    return product(op, {}, *operands, out, scale_a=one_number(op, "alpha", alpha, a.device))
 
 
 # ---- FP8 with scales of groups

@@ -7,7 +7,9 @@ backend and tactic change nothing.
 
 import torch
 
+from .._check import tensors
 from ._products import FP8, SIXTEEN, groups_of, hints, kind, of_groups, one_number, result
+from .quantization.fp4_quantization import wide
 from .quantization.fp8_quantization import dequantized
 from .tllm_enums import SfLayout
 
@@ -50,3 +52,19 @@ def grouped_mm_mxfp8(a, b, a_descale, b_descale, m_indptr, out=None, out_dtype=t
     wide = [dequantized(op, name, x, scale, SfLayout.layout_128x4, torch.bfloat16, x.shape[:-2])
             for name, x, scale in (("a_descale", a, a_descale), ("b_descale", b, b_descale))]
     return of_groups(op, {}, *wide, m_indptr, _out(op, out, a, b, out_dtype))
+
+
+def grouped_mm_fp4(a, b, a_descale, b_descale, m_indptr, alpha=None, out=None, out_dtype=torch.bfloat16, block_size=16, *,
+                   backend="cudnn", tactic=-1):
+    """Returns alpha times the products of a u8 [rows, k / 2] and b u8 [groups, n, k / 2] of e2m1, with scales for each block_size columns:
+    16, e4m3fn, or 32, UE8M0. a_descale and b_descale lie as grouped_mm_mxfp8's. Both are multiplied out in bf16 first, exactly."""
+    op = "grouped_mm_fp4"
+    hints(op, backend, ("cudnn",), tactic)
+    groups_of(op, a, b, m_indptr)
+    if block_size not in (16, 32):
+        raise ValueError(f"{op}: block_size is {block_size!r}; accepted: 16, 32")
+    tensors(op, {"a": a, "a_descale": a_descale, "b_descale": b_descale})
+    operands = [wide(op, name, x, scale, SfLayout.layout_128x4, block_size == 32, torch.bfloat16, x.shape[:-2])
+                for name, x, scale in (("a_descale", a, a_descale), ("b_descale", b, b_descale))]
+    scale = one_number(op, "alpha", alpha, a.device)
+    return of_groups(op, {"scale_a": "alpha"}, *operands, m_indptr, _out(op, out, a, b, out_dtype), scale_a=scale)

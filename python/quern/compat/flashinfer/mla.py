@@ -10,8 +10,8 @@ from ... import _mla
 from ..._public import flag, found
 from .. import _fallback_attention
 from . import _run
-from ._attention import Wrapper, dtype_of, make_batch, output_dtype, refuse
-from ._hints import check_flags
+from ._attention import Wrapper, dtype_of, make_batch, output_dtype
+from ._hints import check_flags, refuse
 from ._tables import pages_of_table, used_pages
 
 _CSR = "qo_indptr", "kv_indptr", "kv_indices", "kv_len_arr"

@@ -2,8 +2,7 @@
 """FlashInfer's attention of prompts and of decoding requests in one call. quern computes one after the other; each fills a GPU."""
 
 from ..._public import found
-from ._attention import refuse
-from ._hints import check_flags
+from ._hints import check_flags, refuse
 from .decode import BatchDecodeWithPagedKVCacheWrapper
 from .prefill import BatchPrefillWithPagedKVCacheWrapper, single_prefill_with_kv_cache
 

@@ -7,8 +7,8 @@ import torch
 
 from . import _run
 from ._attention import (Wrapper, attend, caches, dtype_of, make_batch, mask_bytes, on_host, pack_mask, pack_single_mask,
-                         positions, refuse, scales, takes)
-from ._hints import check_backend, check_flags
+                         positions, scales, takes)
+from ._hints import check_backend, check_flags, refuse
 from .page import is_hnd
 
 

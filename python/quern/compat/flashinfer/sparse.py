@@ -4,8 +4,8 @@
 import torch
 
 from . import _run
-from ._attention import Wrapper, dtype_of, make_batch, on_host, pack_mask, positions, refuse
-from ._hints import check_flags
+from ._attention import Wrapper, dtype_of, make_batch, on_host, pack_mask, positions
+from ._hints import check_flags, refuse
 
 
 
