@@ -13,6 +13,7 @@ enum { QD_F32, QD_F16, QD_BF16 }; // in the order of qni_dtype
 enum { QD_RUN = 8 };              // elements of a run
 
 typedef __bf16 qd_bf16x8 __attribute__((ext_vector_type(8)));
+typedef _Float16 qd_f16x4 __attribute__((ext_vector_type(4)));
 typedef _Float16 qd_f16x8 __attribute__((ext_vector_type(8)));
 
 QD_INLINE uint32_t qd_element_bytes(int dtype) {

@@ -363,6 +363,39 @@ QD_INLINE void qd_lds_add(QD_LDS uint32_t *p, uint32_t x) {
     __scoped_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }
 
+/** Adds as qd_lds_add does. Returns what was there before. */
+QD_INLINE uint32_t qd_lds_fetch_add(QD_LDS uint32_t *p, uint32_t x) {
+    return __scoped_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+}
+
+/** Loads a word of LDS that other lanes may be adding to. */
+QD_INLINE uint32_t qd_lds_load(QD_LDS uint32_t *p) {
+    return __scoped_atomic_load_n(p, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+}
+
+typedef uint32_t __attribute__((may_alias)) qd_half;
+
+/** Adds to the low half of 64 bits of LDS; the sum of all that is added is below 2^32. */
+QD_INLINE void qd_lds_add_low(QD_LDS uint64_t *p, uint32_t x) {
+    __scoped_atomic_fetch_add((QD_LDS qd_half *)p, x, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+}
+
+/** Adds to 64 bits of LDS as qd_lds_add does. NVIDIA has no instruction for that, and would try in
+ *  a loop until no other lane came between: there the carry goes by hand. */
+QD_INLINE void qd_lds_add64(QD_LDS uint64_t *p, uint64_t x) {
+#if defined(__NVPTX__)
+    QD_LDS qd_half *const halves = (QD_LDS qd_half *)p;
+    const uint32_t low = (uint32_t)x;
+    const uint32_t before =
+        __scoped_atomic_fetch_add(halves, low, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+    const uint32_t high = (uint32_t)(x >> 32) + (before + low < low);
+    if (high)
+        __scoped_atomic_fetch_add(halves + 1, high, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+#else
+    __scoped_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+#endif
+}
+
 QD_INLINE uint32_t qd_min(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }

@@ -467,13 +467,15 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, 
         run, &(qni_row_op){&qni_op_sampling, c.base.text, tensors, 3, make_batch, &c});
 }
 
-/** Tries functions of logits without vectors of their own. */
+/** Tries functions of logits without vectors of their own, each at both widths or, quickly, at one.
+ */
 static qn_status try_all_batches(qni_trial_run *run) {
     static const shape widths[] = {{1, 1000, 0, 0}, {1, 37, 0, 0}};
+    const bool quick = qni_trial_is_quick(run);
     qn_status st = QN_OK;
     for (int f = 0; f < NUM_FORMS; f++)
         if (forms[f].is_logits && forms[f].what < QK_SAMPLING_CHAIN && !forms[f].has_vectors)
-            for (int w = 0; st == QN_OK && w < 2; w++)
+            for (int w = quick ? f % 2 : 0; st == QN_OK && w < (quick ? f % 2 + 1 : 2); w++)
                 st = try_batches(run, &forms[f], &widths[w], (qni_dtype)((f + w) % 3));
     return st;
 }

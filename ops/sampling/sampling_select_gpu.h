@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of the GPU kernels of sampling: what filters keep, and the draw.
+//
+// top_k and top_p keep all elements from some key up. A histogram over the distance to the largest
+// element, in 32 bins an octave of weight, finds the bin of that key. The next pass lists what is
+// in the bin and, if there is room, what lies above it. The key is then found in the list by three
+// digits, and a token is drawn from the list, by its index's digits. Where the histogram does not
+// reach far enough, or the bin is too full for the list, the digits are those of the whole row.
+#ifndef QK_SAMPLING_SELECT_GPU_H
+#define QK_SAMPLING_SELECT_GPU_H
+
+#include "sampling_row_gpu.h"
+
+enum { DIGIT = 11, BINS = 1 << DIGIT, BINS_AN_OCTAVE = 32 };
+enum { ROOM = 1536 }; // elements of a part of the list
+
+[[clang::loader_uninitialized]] static QD_LDS uint64_t bins[BINS];
+[[clang::loader_uninitialized]] static QD_LDS uint64_t found_above;
+[[clang::loader_uninitialized]] static QD_LDS uint32_t found_bin;
+/** The list: its first half has elements of the bin, its second half those above. */
+[[clang::loader_uninitialized]] static QD_LDS float list_x[2 * ROOM];
+[[clang::loader_uninitialized]] static QD_LDS uint32_t list_index[2 * ROOM], listed[2];
+
+// ---- histograms
+
+/** Makes the histogram and the list empty. */
+QD_INLINE void clear(void) {
+    for (uint32_t i = qd_thread(); i < BINS; i += THREADS)
+        bins[i] = 0;
+    if (qd_thread() < 2)
+        listed[qd_thread()] = 0;
+    qd_barrier();
+}
+
+/** Finds the highest bin with which the sum from the last bin down reaches *need; if is_share, that
+ *  is p of the sum. Takes what lies above the bin away from *need. Returns BINS if the sum is too
+ *  small. A thread has two bins. */
+QD_INLINE uint32_t find_bin(bool is_share, float p, uint64_t *need) {
+    const uint32_t high = BINS - 1 - 2 * qd_thread();
+    const uint64_t upper = bins[high], both = upper + bins[high - 1];
+    const uint64_t scanned = scan_lanes(both);
+    put_waves(scanned);
+    const uint64_t waves = scan_waves(), total = read_lane(waves, QD_WAVE - 1);
+    const uint64_t before = scanned - both + (qd_wave() > 0 ? read_lane(waves, qd_wave() - 1) : 0);
+    if (is_share)
+        *need = qk_share(total, p);
+    if (before < *need && *need <= before + both) {
+        const bool is_lower = *need > before + upper;
+        found_bin = high - is_lower;
+        found_above = before + (is_lower ? upper : 0);
+    }
+    qd_barrier();
+    const bool is_there = *need <= total;
+    *need -= is_there ? found_above : 0;
+    const uint32_t bin = is_there ? found_bin : BINS;
+    qd_barrier();
+    return bin;
+}
+static_assert(2 * THREADS == BINS);
+
+// ---- bins by distance
+
+typedef struct places {
+    uint32_t at[4];
+} places;
+
+/** Returns the bins of four elements: the larger, the higher; 0: too far from the largest element
+ *  for a bin, and of no mass. */
+QD_INLINE places places_of(const row *r, qd_f32x4 x) {
+    places p;
+    if (r->is_logits) {
+        const qd_f32x4 distance = exponents_of(r, x) * -(float)BINS_AN_OCTAVE;
+        QD_UNROLL for (int k = 0; k < 4; k++)
+            p.at[k] = BINS - 1 - (uint32_t)__builtin_fminf(distance[k], BINS - 1);
+    } else {
+        QD_UNROLL for (int k = 0; k < 4; k++)
+            p.at[k] = BINS - 1 - qd_min((r->top - (qd_as_u32(x[k]) | QK_KEY_ZERO)) >> 18, BINS - 1);
+    }
+    return p;
+}
+static_assert(BINS_AN_OCTAVE == 1 << (23 - 18) && BINS / BINS_AN_OCTAVE > QK_SAMPLING_POINT + 2);
+
+QD_INLINE void visit_for_counts(const row *r, void *, uint32_t, qd_f32x4 x, bool) {
+    const places p = places_of(r, x);
+    QD_UNROLL for (int k = 0; k < 4; k++)
+        if (p.at[k] > 0)
+            qd_lds_add_low(&bins[p.at[k]], 1);
+}
+
+QD_INLINE void visit_for_masses(const row *r, void *, uint32_t, qd_f32x4 x, bool) {
+    const places p = places_of(r, x);
+    const qd_f32x4 w = weights_of(r, x);
+    QD_UNROLL for (int k = 0; k < 4; k++) {
+        const uint64_t mass = qk_whole(w[k]);
+        if (mass > 0)
+            qd_lds_add64(&bins[p.at[k]], mass);
+    }
+}
+
+QD_INLINE void visit_for_list(const row *r, void *state, uint32_t i, qd_f32x4 x, bool) {
+    const uint32_t bin = *(const uint32_t *)state;
+    const places p = places_of(r, x);
+    if (qd_max(qd_max(p.at[0], p.at[1]), qd_max(p.at[2], p.at[3])) < bin)
+        return;
+    QD_UNROLL for (uint32_t k = 0; k < 4; k++) {
+        const uint32_t half = p.at[k] > bin;
+        // A half that has too many is of no use, and takes no more.
+        if (p.at[k] < bin || qd_lds_load(&listed[half]) > ROOM)
+            continue;
+        const uint32_t slot = qd_lds_fetch_add(&listed[half], 1);
+        if (slot < ROOM) {
+            list_x[half * ROOM + slot] = x[k];
+            list_index[half * ROOM + slot] = i + k;
+        }
+    }
+}
+
+/** Which elements a selection is among. */
+enum { ROW, BIN, LIST };
+
+/** Lists the elements of the bin of the last kept key, and those above. Takes what lies above from
+ *  *need. Returns BIN, or ROW if no list can help. */
+QD_INLINE uint32_t list_bin(row *r, bool by_mass, float p, uint64_t *need) {
+    uint64_t left = *need;
+    r->is_listed = false;
+    clear();
+    if (by_mass)
+        walk_row(r, visit_for_masses, nullptr);
+    else
+        walk_row(r, visit_for_counts, nullptr);
+    qd_barrier();
+    uint32_t bin = find_bin(by_mass, p, &left);
+    if (bin == BINS)
+        return ROW;
+    walk_row(r, visit_for_list, &bin);
+    qd_barrier();
+    r->in_bin = listed[0];
+    r->above = listed[1];
+    if (r->in_bin > ROOM)
+        return ROW;
+    r->is_listed = r->above <= ROOM;
+    *need = left;
+    return BIN;
+}
+
+// ---- selection by digits
+
+/** What a selection goes by. */
+enum { BY_COUNT, BY_MASS, BY_PLACE };
+
+QD_INLINE uint32_t count_of(const row *r, uint32_t among) {
+    return among == ROW ? r->count : among == BIN ? r->in_bin : r->in_bin + r->above;
+}
+
+/** Returns element i of the row or of the list; *index: its place in the row. */
+QD_INLINE float element_of(const row *r, uint32_t among, uint32_t i, uint32_t *index) {
+    const uint32_t at = i < r->in_bin ? i : ROOM + i - r->in_bin;
+    *index = among == ROW ? i : list_index[at];
+    return among == ROW ? load(r, i) : list_x[at];
+}
+
+/** Adds what each element counts for to the bin of its key's digit at `shift`, if its key is `key`
+ *  from bit `above` on; 0: whatever it is. */
+QD_INLINE void fill_bins(const row *r, uint32_t among, uint32_t by, uint32_t key, uint32_t above,
+                         uint32_t shift) {
+    clear();
+    for (uint32_t i = qd_thread(); i < count_of(r, among); i += THREADS) {
+        uint32_t index;
+        const float x = element_of(r, among, i, &index);
+        const uint32_t k = by == BY_PLACE ? ~index : qk_key(r->is_logits, x);
+        if (above && (k ^ key) >> above)
+            continue;
+        const uint64_t amount = by == BY_COUNT ? 1 : mass_of(r, index, x);
+        if (amount > 0)
+            qd_lds_add64(&bins[k >> shift & (BINS - 1)], amount);
+    }
+    qd_barrier();
+}
+
+/** Returns the largest key with which the elements from there up reach a count or mass of `need`;
+ *  if is_share, p of the mass. A key BY_PLACE is the complement of an index. */
+QD_INLINE uint32_t select_key(const row *r, uint32_t among, uint32_t by, bool is_share, float p,
+                              uint64_t need) {
+    uint32_t key = 0, above = 0;
+    QD_NO_UNROLL for (uint32_t digit = 0; digit < 3; digit++) {
+        const uint32_t shift = digit == 0 ? 21 : digit == 1 ? 10 : 0;
+        fill_bins(r, among, by, key, above, shift);
+        const uint32_t bin = find_bin(is_share && digit == 0, p, &need);
+        if (bin == BINS)
+            return 0;
+        key |= bin << shift; // the last digit has the bit before it as well
+        above = shift;
+    }
+    return key;
+}
+
+/** Finds what the filters keep: by top_k first, then by top_p, with one piece of code for both. */
+QD_INLINE void filter(const qk_sampling_args *g, const qk_sampling_row *f, row *r) {
+    float least_x = r->least_x;
+    QD_NO_UNROLL for (uint32_t by_mass = 0; by_mass < 2; by_mass++) {
+        g = qd_reread(g);
+        if (by_mass ? f->top_p >= 1 : f->top_k >= g->vocab)
+            continue;
+        uint64_t need = f->top_k;
+        const bool has_list = r->is_listed && !g->is_joint;
+        const uint32_t among = has_list ? LIST : list_bin(r, by_mass, f->top_p, &need);
+        const uint32_t key = select_key(r, among, by_mass, by_mass && among != BIN, f->top_p, need);
+        least_x = __builtin_fmaxf(bound_of_key(key), least_x);
+        g = qd_reread(g);
+        if (!g->is_joint)
+            r->least_x = least_x;
+    }
+    r->least_x = least_x;
+    r->least = r->is_logits ? f->min_p : f->min_p * r->largest;
+}
+static_assert(BY_COUNT == 0 && BY_MASS == 1);
+
+// ---- the draw
+
+/** Returns the mass of what is kept; all of it is in the list. */
+QD_INLINE uint64_t sum_list(const row *r) {
+    uint64_t sum = 0;
+    for (uint32_t i = qd_thread(); i < count_of(r, LIST); i += THREADS) {
+        uint32_t index;
+        const float x = element_of(r, LIST, i, &index);
+        sum += mass_of(r, index, x);
+    }
+    return sum_of_all(sum);
+}
+
+/** Returns the mass of what is kept; 0: no token. Draws a token unless `random` is null. */
+QD_INLINE uint64_t draw_token(const row *r, const qk_sampling_random *random, uint32_t b,
+                              uint32_t step, uint32_t *token) {
+    uint32_t first = 0, count = r->count;
+    uint64_t total = r->is_listed ? sum_list(r) : 0, at = 0;
+    *token = 0;
+    if (r->is_listed) {
+        if (random && total > 0)
+            *token = ~select_key(r, LIST, BY_PLACE, false, 0, qk_draw(random, b, step, total) + 1);
+        return total;
+    }
+    QD_NO_UNROLL do {
+        const uint32_t part = sum_parts(r, first, count);
+        const uint64_t waves = scan_waves();
+        if (total == 0) {
+            total = read_lane(waves, QD_WAVE - 1);
+            at = random ? qk_draw(random, b, step, total) : 0;
+        }
+        const uint32_t w = qd_uniform(
+            (uint32_t)__builtin_popcountll(qd_ballot(qd_lane() < WAVES - 1 && waves <= at)));
+        at -= w > 0 ? read_lane(waves, w - 1) : 0;
+        qd_barrier();
+        first += w * part;
+        count = qd_min(part, count - w * part);
+    } while (random && count > 1 && total > 0);
+    *token = total ? first : 0;
+    return total;
+}
+
+#endif
