@@ -131,6 +131,8 @@ QD_INLINE void walk_vectors(bool is_f32, const row *r, uint32_t first, uint32_t 
         qd_u32x4 bits[IN_FLIGHT];
         QD_UNROLL for (uint32_t k = 0; k < IN_FLIGHT; k++)
             bits[k] = p[qd_min(v + k * lanes, vectors - 1)];
+        QD_UNROLL for (uint32_t k = 0; k < IN_FLIGHT; k++)
+            bits[k] = qd_opaque4(bits[k]); // else compilers put each load behind its branch
         if (is_f32)
             visit_f32(r, first, vectors, v, lanes, bits, visit, state);
         else
