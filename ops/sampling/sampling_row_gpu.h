@@ -8,7 +8,7 @@
 #include "sampling_abi.h"
 
 enum { THREADS = 1024, WAVES = THREADS / QD_WAVE };
-enum { IN_FLIGHT = 4 }; // loads of 16 bytes that a lane has under way
+enum { IN_FLIGHT = 4 }; // loads of 16 bytes that a lane has under way; at most 4
 
 [[clang::loader_uninitialized]] static QD_LDS uint64_t of_waves[WAVES];
 
@@ -133,6 +133,8 @@ QD_INLINE void walk_vectors(bool is_f32, const row *r, uint32_t first, uint32_t 
             bits[k] = p[qd_min(v + k * lanes, vectors - 1)];
         QD_UNROLL for (uint32_t k = 0; k < IN_FLIGHT; k++)
             bits[k] = qd_opaque4(bits[k]); // else compilers put each load behind its branch
+        QD_UNROLL for (uint32_t k = 1; k < IN_FLIGHT; k++) // the first use stands behind all loads
+            bits[0][k] = qd_after(bits[k][k], bits[0][k]);
         if (is_f32)
             visit_f32(r, first, vectors, v, lanes, bits, visit, state);
         else
