@@ -17,7 +17,7 @@ grep -q '^QUERN_SANITIZE:STRING=.\+' "$build/CMakeCache.txt" && skip "plain Pyth
 [ -x "$python" ] || skip "there is no $python; tools/setup.sh --engines makes it"
 missing=$("$python" -c '
 import importlib.util as u
-print(*[n for n in ("torch", "vllm", "tvm_ffi", "pytest") if not u.find_spec(n)])')
+print(*[n for n in ("torch", "vllm", "sglang", "tvm_ffi", "pytest") if not u.find_spec(n)])')
 [ -z "$missing" ] || skip "$python has no $missing; tools/setup.sh --engines installs them"
 tmp=$(mktemp -d)
 unset PYTHONDONTWRITEBYTECODE
@@ -40,6 +40,6 @@ PYTHON
 
 export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONPATH=$tmp/stage:$source/tests/python:$source/tests/clients
 export HOME=$tmp # where engines keep caches
-for engine in vllm; do
+for engine in vllm sglang; do
   "$python" -m pytest -q -p no:cacheprovider "$@" "$source/tests/clients/in_$engine"/*_test.py
 done

@@ -47,7 +47,7 @@ size=$(stat -c %s "$wheel")
 
 "$PYTHON" -m zipfile -l "$wheel" | awk '{print $1}' > "$tmp/names"
 native=quern/_native lib=quern/_native/lib
-for name in quern/{__init__.py,py.typed,__main__.py,torch/__init__.py,compat/flashinfer/__init__.py,plugins/vllm/__init__.py} quern_engines/__init__.py \
+for name in quern/{__init__.py,py.typed,__main__.py,torch/__init__.py,compat/flashinfer/__init__.py,plugins/{vllm,sglang}/__init__.py} quern_engines/__init__.py \
   "$native"/{quern_ffi.so,bin/quern,share/quern/peer_attention.py,share/quern/peer_common.py} "$lib"/{libquern.so.0,libquernsim.so.0,libpthreadpool.so.0} \
   "$lib"/quern/sim/{quern-decoder,libamdhip64.so,libamdhip64.so.6,libamdhip64.so.7}; do
   grep -qx "$name" "$tmp/names" || fail "has no $name"
@@ -100,7 +100,7 @@ for spec in simulated:  # an image of each target, run as machine code
 PYTHON
 "$python" - << 'PYTHON' # engines' entry points, which are off
 import importlib.metadata, sys
-for group in ("vllm.general_plugins",):
+for group in ("vllm.general_plugins", "sglang.srt.plugins", "sglang.multimodal_gen.plugins"):
     point, = importlib.metadata.entry_points(group=group, name="quern")
     before = set(sys.modules)
     point.load()()

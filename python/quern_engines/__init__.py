@@ -14,3 +14,17 @@ def vllm() -> None:
     if _is_on("QUERN_VLLM"):
         from quern.plugins import vllm as plugin
         plugin.register()
+
+
+def sglang() -> None:
+    """Gives SGLang quern's ops for language models, with QUERN_SGLANG=1; group sglang.srt.plugins."""
+    if _is_on("QUERN_SGLANG"):
+        from quern.plugins import sglang as plugin
+        plugin.register()
+
+
+def sglang_diffusion() -> None:
+    """Gives SGLang quern's ops for diffusion, with QUERN_SGLANG=1; group sglang.multimodal_gen.plugins."""
+    if _is_on("QUERN_SGLANG"):
+        from quern.plugins import sglang as plugin
+        plugin.register_diffusion()

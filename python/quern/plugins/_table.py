@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one table that a plugin prints at start: what quern computes of an engine's ops, by which kernel, and what it leaves."""
 
+import functools
 import os
 import sys
 
 _QUIET = "quiet"
+
+
+@functools.cache
+def _is_quiet(switch):
+    """Returns whether the switch was on "quiet" when this process first looked."""
+    return os.environ.get(switch, "").lower() == _QUIET
 
 
 class Table:
@@ -27,7 +34,7 @@ class Table:
         return "\n".join([self.title, *(f"  {op:<{widths[0]}}  {by:<{widths[1]}}  {text}".rstrip() for op, by, text in lines)])
 
     def tell(self):
-        """Prints the table, once: processes that this one starts find the switch on "quiet"."""
-        if os.environ.get(self._switch, "").lower() != _QUIET:
+        """Prints the table: processes that this one starts find the switch on "quiet"."""
+        if not _is_quiet(self._switch):
             print(self, file=sys.stderr, flush=True)
             os.environ[self._switch] = _QUIET

@@ -9,14 +9,10 @@ import torch
 
 import quern
 
+from .._layers import asked, rows, table_of
 from . import _where
 
 _LAYERS = "vllm.model_executor.layers."
-
-
-def _rows(x):
-    """Returns x as quern's norms take it, [n, h] or [n, heads, h]: a view where x's strides allow one."""
-    return x if x.ndim in (2, 3) else x.reshape(-1, x.shape[-1])
 
 
 # ---- norms: (self, theirs, ...) -> result, where theirs computes the same by vLLM's own method
@@ -28,7 +24,7 @@ def _rms(function, fused):
             return theirs()
         weight, eps = self.weight.data, self.variance_epsilon
         if residual is None:
-            return function(_rows(x), weight, eps).view(x.shape)
+            return function(rows(x), weight, eps).view(x.shape)
         fused(x.view(-1, x.shape[-1]), residual.view(-1, x.shape[-1]), weight, eps)  # in place, as vLLM allows
         return x, residual
 
@@ -37,7 +33,7 @@ def _rms(function, fused):
 
 def _layernorm(self, theirs, x):
     gamma, beta = (None if p is None else p.data for p in (self.weight, self.bias))
-    return quern.layernorm(_rows(x), gamma, beta, self.eps).view(x.shape)
+    return quern.layernorm(rows(x), gamma, beta, self.eps).view(x.shape)
 
 
 # ---- gated activations
@@ -67,16 +63,6 @@ def _oai(self, theirs, x):
 
 # ---- rotary embeddings
 
-def _table_of(self, device):
-    """Returns the table of cosines and sines in f32, made once, of the values that vLLM has."""
-    table = self.cos_sin_cache
-    kept = getattr(self, "_quern_table", None)
-    if kept is None or kept[0] is not table or kept[1].device != device:
-        kept = table, table.to(device, torch.float32)
-        self._quern_table = kept
-    return kept[1]
-
-
 def _heads(self, x, tokens):
     return None if x is None else x.view(tokens, -1, self.head_size)
 
@@ -84,7 +70,7 @@ def _heads(self, x, tokens):
 def _rotate(self, theirs, positions, query, key=None, offsets=None):
     positions = (positions if offsets is None else positions + offsets).flatten().to(torch.int32)
     q, k = _heads(self, query, len(positions)), _heads(self, key, len(positions))
-    quern.apply_rope_with_cos_sin_cache(q, k, _table_of(self, query.device), positions, not self.is_neox_style, q_out=q, k_out=k)
+    quern.apply_rope_with_cos_sin_cache(q, k, table_of(self, query.device), positions, not self.is_neox_style, q_out=q, k_out=k)
     return query, key
 
 
@@ -107,20 +93,9 @@ _ROTARIES = [(f"rotary_embedding.{module}", name, "apply_rope_with_cos_sin_cache
     ("deepseek_scaling_rope", "DeepseekScalingRotaryEmbedding"))]
 
 
-def _asked(op):
-    """Returns what the table's kernel is asked with: the arguments of a small call, and their description."""
-    x, w = torch.ones(1, 4096, dtype=torch.bfloat16), torch.ones(4096, dtype=torch.bfloat16)
-    if op in ("rmsnorm", "gemma_rmsnorm", "layernorm"):
-        return (x, w, w)[:3 if op == "layernorm" else 2], "1 x 4096 of bf16"
-    if op == "apply_rope_with_cos_sin_cache":
-        head = torch.ones(1, 8, 128, dtype=torch.bfloat16)
-        return (head, head, torch.ones(1, 128), torch.zeros(1, dtype=torch.int32)), "1 token, heads of 128, bf16"
-    return (x,), "1 x 2048 of bf16"
-
-
 @functools.cache
 def _kernel(op):
-    return _where.probe().kernel(getattr(quern, op), *_asked(op)[0])
+    return _where.probe().kernel(getattr(quern, op), *asked(op)[0])
 
 
 def _subclass(base, function):
@@ -161,7 +136,7 @@ def _register(table, module, name, op, function):
     except NotImplementedError as why:
         table.leave(name, str(why))
         return
-    register_class(table, base, name, kernel, _asked(op)[1], function)
+    register_class(table, base, name, kernel, asked(op)[1], function)
 
 
 def register(table):

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SGLang on a PyTorch that says it is ROCm's and sees an MI300X, with tensors of the CPU: no GPU is opened."""
+
+import contextlib
+import io
+import os
+import types
+
+import pytest
+
+os.environ.update(QUERN_SGLANG="1", SGLANG_USE_AITER="0", GPU_ARCHS="gfx942")
+import torch  # noqa: E402
+
+_GPU = types.SimpleNamespace(gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=4, multi_processor_count=304, warp_size=64,
+                             total_memory=192 << 30, name="AMD Instinct MI300X")
+torch.version.hip, torch.version.cuda = "7.0", None
+torch.cuda.get_device_properties = lambda *_: _GPU
+torch.cuda.get_device_capability = lambda *_: (9, 4)
+torch.cuda.get_device_name = lambda *_: _GPU.name
+torch.cuda.is_available = lambda: True
+torch.cuda.device_count = lambda: 1
+torch.cuda.current_device = lambda: 0
+torch.set_grad_enabled(False)
+
+import quern.compat  # noqa: E402
+
+quern.compat.install("aiter")  # which SGLang imports on AMD's GPUs in any case
+
+
+@pytest.fixture(scope="session", autouse=True)
+def told():
+    """Loads the plugins as SGLang does. Returns what quern printed of itself."""
+    from sglang.multimodal_gen.runtime.platforms import plugins as diffusion
+    from sglang.srt.plugins import load_plugins
+    with contextlib.redirect_stderr(io.StringIO()) as text:
+        load_plugins()
+        diffusion.load_plugins()
+        diffusion.apply_plugin_hooks()
+    return text.getvalue()
