@@ -34,11 +34,14 @@ browser_package=chromium-headless-shell # opens profiles' pages in tests
 third_party_packages=(triton==3.9.0 torch==2.15.0 transformers==5.23.0 diffusers==0.42.1)
 engines_home=$top/build/engines
 engine_packages=(vllm==0.33.0 sglang==0.5.23)
-# What importing those parts of the two needs that tests use.
-engine_needs=(aiohttp==3.14.5 blake3==1.0.11 cachetools==8.0.2 cbor2==6.3.0 cloudpickle==3.1.3 einops==0.8.2 fastapi==0.165.0
-              llguidance==1.9.1 msgspec==0.22.0 ninja==1.13.2 openai==3.57.0 openai-harmony==0.0.8 orjson==3.13.0
-              partial-json-parser==0.2.1.1.post7 prometheus-client==0.26.0 psutil==7.2.2 py-cpuinfo==9.0.0 pybase64==1.5.1
-              pyzmq==27.3.0 tiktoken==0.14.0 uvloop==0.23.0 xgrammar==0.2.8)
+# What importing those parts of the two needs that tests use; the last two without what they need themselves, as torchvision would
+# fetch a PyTorch of its own.
+engine_needs=(aiohttp==3.14.5 blake3==1.0.11 cachetools==8.0.2 cbor2==6.3.0 cloudpickle==3.1.3 dill==0.4.1 einops==0.8.2
+              fastapi==0.165.0 gguf==0.19.0 ipython==9.18.1 llguidance==1.9.1 loguru==0.7.3 msgspec==0.22.0 ninja==1.13.2
+              openai==3.57.0 openai-harmony==0.0.8 orjson==3.13.0 partial-json-parser==0.2.1.1.post7 prometheus-client==0.26.0
+              psutil==7.2.2 py-cpuinfo==9.0.0 pybase64==1.5.1 pyzmq==27.3.0 sentencepiece==0.2.3 tiktoken==0.14.0 uvloop==0.23.0
+              xgrammar==0.2.8)
+engine_needs_alone=(compressed-tensors==0.20.0 torchvision==0.29.2)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
 deps=$top/build/deps/include
 headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_env_api.h) # fetched if the last is missing
@@ -112,6 +115,7 @@ if [ $engines = 1 ] && ! [ -e "$engines_home/complete" ]; then
   site=$("$engines_home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$site/_shared.pth"
   "$engines_home/bin/python" -m pip install -q --no-compile "${engine_needs[@]}"
+  "$engines_home/bin/python" -m pip install -q --no-compile --no-deps "${engine_needs_alone[@]}"
   "$engines_home/bin/python" -m pip download -q --no-deps --only-binary=:all: -d "$engines_home/wheels" "${engine_packages[@]}"
   for wheel in "$engines_home"/wheels/*.whl; do
     unzip -q -o "$wheel" -x '*.so' -d "$site"
