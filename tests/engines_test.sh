@@ -40,6 +40,7 @@ PYTHON
 
 export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONPATH=$tmp/stage:$source/tests/python:$source/tests/clients
 export HOME=$tmp # where engines keep caches
-for engine in vllm sglang; do
-  "$python" -m pytest -q -p no:cacheprovider "$@" "$source/tests/clients/in_$engine"/*_test.py
+for tests in in_vllm in_sglang in_sglang/with_aiter; do # SGLang reads its switches when it is imported
+  SGLANG_USE_AITER=$([ $tests = in_sglang/with_aiter ] && echo 1 || echo 0) \
+    "$python" -m pytest -q -p no:cacheprovider "$@" "$source/tests/clients/$tests"/*_test.py
 done

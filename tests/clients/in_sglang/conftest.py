@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-os.environ.update(QUERN_SGLANG="1", SGLANG_USE_AITER="0", GPU_ARCHS="gfx942")
+os.environ.update(QUERN_SGLANG="1", GPU_ARCHS="gfx942")
 import torch  # noqa: E402
 
 _GPU = types.SimpleNamespace(gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=4, multi_processor_count=304, warp_size=64,
