@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to paged key-value caches, and the index vectors that go with them.
+// Writes to paged key-value caches, reads MLA caches, and the index vectors that go with them.
 //
 // A cache is a tensor of pages: [pages, page_size, heads, head_dim] (QN_NHD) or [pages, heads,
 // page_size, head_dim] (QN_HND). An MLA cache has no heads: [pages, page_size, dim]. A cache's last
@@ -103,6 +103,33 @@ QN_API qn_status qn_reshape_and_cache(qn_stream *stream, const qn_reshape_and_ca
 QN_API qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache,
                                          const DLTensor *kv_c, const DLTensor *k_pe,
                                          const DLTensor *slot_mapping, const DLTensor *scale);
+
+typedef struct qn_gather_paged_mla_kv_cache_args {
+    size_t struct_size;    /**< sizeof(qn_gather_paged_mla_kv_cache_args) */
+    DLTensor *out;         /**< [n, dim], written */
+    const DLTensor *cache; /**< [pages, page_size, dim]: all of a token's row, or a part of it */
+    const DLTensor *scale; /**< null: bits are copied */
+    /** Either [n]: page * page_size + place, below 0: the row is left as it is; or the four
+     *  others, as for appending. */
+    const DLTensor *slot_mapping;
+    const DLTensor *batch_indices, *positions, *kv_indices, *kv_indptr;
+    const DLTensor *kv_last_page_len; /**< null, or as for appending; null with slot_mapping */
+} qn_gather_paged_mla_kv_cache_args;
+
+/** Reads tokens of an MLA cache into rows that lie together: row t gets what appending wrote, or
+ *  would write, for token t. A prompt's chunk attends to what came before it by such rows, expanded
+ *  to keys and values. qn_get_batch_indices_positions tells batch_indices and positions of a part
+ *  of each sequence.
+ *
+ *  out     last dimension contiguous, any row stride. Without scale of cache's dtype; with scale
+ *          f32, f16 or bf16. Rows of tokens that are nowhere are left as they are
+ *  cache   as for appending, but only read
+ *  scale   one f32 on the device: the cache is of an FP8 kind, and out is code * scale in f32,
+ *          rounded once; a NaN stays one. Above 0 and finite, which QUERN_VALIDATE=1 checks
+ *  Errors: also QN_E_INVALID for slot_mapping beside other index tensors.
+ *  Source: gather_and_maybe_dequant_cache of vLLM. */
+QN_API qn_status qn_gather_paged_mla_kv_cache(qn_stream *stream,
+                                              const qn_gather_paged_mla_kv_cache_args *args);
 
 /** Computes each sequence's length from its number of pages: (pages - 1) * page_size +
  *  kv_last_page_len. A sequence without pages counts as one of one page.

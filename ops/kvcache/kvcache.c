@@ -24,6 +24,12 @@ static const qni_variant seq_lens_variants[] = {
 };
 #undef QN_TABLE_OF_kvcache_seq_lens
 
+#define QN_TABLE_OF_kvcache_gather 0,
+static const qni_variant gather_variants[] = {
+#include "variants.def"
+};
+#undef QN_TABLE_OF_kvcache_gather
+
 static const qni_key keys[] = {{.name = "heads"},
                                {.name = "k_dim"},
                                {.name = "v_dim"},
@@ -55,11 +61,25 @@ static void describe_seq_lens(const void *problem, int64_t *values) {
     QN_SET_VALUES(seq_lens_keys, values, p->page_size, p->batches);
 }
 
+static const qni_key gather_keys[] = {{.name = "dim"},
+                                      {.name = "page_size"},
+                                      {.name = "cache", .words = qni_dtype_words},
+                                      {.name = "out", .words = qni_dtype_words},
+                                      {.name = "tokens", .is_of_batch = true},
+                                      {}};
+
+static void describe_gather(const void *problem, int64_t *values) {
+    const qni_gather_problem *p = problem;
+    QN_SET_VALUES(gather_keys, values, p->width, p->pages.page_size, p->dtype, p->dtype_out, p->n);
+}
+
 const qni_op qni_op_kvcache = QN_OP("kvcache", variants, keys, describe);
 const qni_op qni_op_kvcache_positions =
     QN_OP("kvcache_positions", positions_variants, positions_keys, describe_positions);
 const qni_op qni_op_kvcache_seq_lens =
     QN_OP("kvcache_seq_lens", seq_lens_variants, seq_lens_keys, describe_seq_lens);
+const qni_op qni_op_kvcache_gather =
+    QN_OP("kvcache_gather", gather_variants, gather_keys, describe_gather);
 
 /** The tensors of keys or of values, and their names. */
 typedef struct side {

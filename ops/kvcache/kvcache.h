@@ -39,7 +39,18 @@ typedef struct qni_seq_lens_problem {
     int32_t page_size;
 } qni_seq_lens_problem;
 
-extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq_lens;
+/** A valid problem of op "kvcache_gather". Strides are in elements. */
+typedef struct qni_gather_problem {
+    qni_dtype dtype, dtype_out; // of the cache and of out: equal without scale
+    const void *cache;
+    void *out;
+    int64_t n, width, page, place, out_token;
+    const float *scale; // null: bits are copied
+    qk_pages pages;
+} qni_gather_problem;
+
+extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq_lens,
+    qni_op_kvcache_gather;
 
 /** The kernels: what variants.def lists. */
 #define QN_VARIANT QN_PROTOTYPES

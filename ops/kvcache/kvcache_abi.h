@@ -24,6 +24,18 @@ typedef struct qk_kvcache_args {
     uint32_t is_quant, kind;
 } qk_kvcache_args;
 
+/** Strides and width are in items: of 1, 2, 4 or 16 bytes for copies, of one element for codes. */
+typedef struct qk_gather_args {
+    const void *cache;
+    void *out;
+    int64_t page, place, out_token;
+    const float *scale; // null: bits are copied
+    qk_pages pages;
+    uint32_t n, width;
+    uint32_t item_bytes;      // of copies
+    uint32_t kind, dtype_out; // of codes and of what they become
+} qk_gather_args;
+
 typedef struct qk_positions_args {
     int32_t *batch_indices, *positions;
     const int32_t *append_indptr, *seq_lens;

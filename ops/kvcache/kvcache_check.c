@@ -318,6 +318,8 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
             st = try_seq_lens(run, batches, batches % 2 ? 16 : 1);
         return st;
     }
+    if (op == &qni_op_kvcache_gather)
+        return qni_kvcache_try_gather(run);
     int turn = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int dtype = QNI_F32; dtype <= QNI_E4M3FN; dtype++)
@@ -334,5 +336,5 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
 }
 
 static const qni_op *const ops[] = {&qni_op_kvcache, &qni_op_kvcache_positions,
-                                    &qni_op_kvcache_seq_lens, nullptr};
+                                    &qni_op_kvcache_seq_lens, &qni_op_kvcache_gather, nullptr};
 const qni_family qni_family_kvcache = {"kvcache", ops, try_op};

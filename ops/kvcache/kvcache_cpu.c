@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU kernels: they copy rows, past the caches if rows are whole 16 bytes, or quantise them;
-// positions and lengths.
+// positions and lengths; reading an MLA cache.
 #include "kvcache.h"
 
 #include <stdatomic.h>
@@ -68,6 +68,37 @@ qn_status qni_kvcache_cpu(const qni_variant *, qn_stream *stream, const void *pr
     (void)stream;
     qni_kvcache_problem p = *(const qni_kvcache_problem *)problem;
     qni_parallel_runs(p.n, 1 + task_bytes / token_bytes(&p), 0, run_tokens, &p);
+    return QN_OK;
+}
+
+static void gather_token(const qni_gather_problem *p, int64_t t) {
+    const qk_place from = qk_find_place(&p->pages, t);
+    if (from.page < 0)
+        return;
+    const int64_t in = from.page * p->page + from.place * p->place, out = t * p->out_token;
+    if (!p->scale) {
+        const int64_t size = qni_dtype_bytes(p->dtype);
+        memcpy((char *)p->out + out * size, (const char *)p->cache + in * size,
+               (size_t)(p->width * size));
+        return;
+    }
+    const qni_fp8 kind = qni_fp8_of(p->dtype);
+    for (int64_t i = 0; i < p->width; i++) {
+        const float x = qni_fp8_decode(kind, ((const uint8_t *)p->cache)[in + i]) * *p->scale;
+        qni_put(p->dtype_out, p->out, out + i, (double)x);
+    }
+}
+
+static void gather_tokens(void *context, int64_t first, int64_t end, void *) {
+    for (int64_t t = first; t < end; t++)
+        gather_token(context, t);
+}
+
+qn_status qni_gather_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
+    (void)stream;
+    qni_gather_problem p = *(const qni_gather_problem *)problem;
+    const int64_t bytes = 1 + p.width * qni_dtype_bytes(p.dtype_out);
+    qni_parallel_runs(p.n, 1 + task_bytes / bytes, 0, gather_tokens, &p);
     return QN_OK;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes to paged caches, by copies of 16 bytes, by quantisation to FP8, or element by element; and
-// computes batch indices, positions and lengths.
+// computes batch indices, positions and lengths. Reads tokens of an MLA cache.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of
@@ -132,6 +132,56 @@ QD_KERNEL(256) qk_kvcache_quant_f16(const qk_kvcache_args g) {
 }
 QD_KERNEL(256) qk_kvcache_quant_bf16(const qk_kvcache_args g) {
     move(QUANT, QD_BF16, &g);
+}
+
+// ---- reading a cache
+
+QD_INLINE void copy_item(const qk_gather_args *g, void *out, const void *in, int64_t i) {
+    if (g->item_bytes == 16)
+        ((qd_u32x4 *)out)[i] = ((const qd_u32x4 *)in)[i];
+    else if (g->item_bytes == 4)
+        ((uint32_t *)out)[i] = ((const uint32_t *)in)[i];
+    else if (g->item_bytes == 2)
+        ((uint16_t *)out)[i] = ((const uint16_t *)in)[i];
+    else
+        ((uint8_t *)out)[i] = ((const uint8_t *)in)[i];
+}
+
+QD_INLINE void decode_item(const qk_gather_args *g, void *out, const void *in, int64_t i,
+                           float scale) {
+    const float x = qd_fp8_decode((int)g->kind, ((const uint8_t *)in)[i]) * scale;
+    if (g->dtype_out == QD_F32)
+        qd_store1(QD_F32, (float *)out + i, x);
+    else if (g->dtype_out == QD_F16)
+        qd_store1(QD_F16, (uint16_t *)out + i, x);
+    else
+        qd_store1(QD_BF16, (uint16_t *)out + i, x);
+}
+
+/** Copies a token's row, or decodes it; lanes go along items. */
+QD_INLINE void gather_row(const qk_gather_args *g, uint32_t t) {
+    const qk_place from = qk_find_place(&g->pages, t);
+    if (from.page < 0)
+        return;
+    const int64_t in = from.page * g->page + from.place * g->place, out = t * g->out_token;
+    const float scale = g->scale ? *g->scale : 1.0f;
+    const uint32_t in_bytes = g->scale ? 1 : g->item_bytes;
+    const uint32_t out_bytes = !g->scale ? g->item_bytes : g->dtype_out == QD_F32 ? 4 : 2;
+    const char *from_row = (const char *)g->cache + in * in_bytes;
+    char *to_row = (char *)g->out + out * out_bytes;
+    for (uint32_t i = qd_lane(); i < g->width; i += QD_WAVE)
+        if (g->scale)
+            decode_item(g, to_row, from_row, i, scale);
+        else
+            copy_item(g, to_row, from_row, i);
+}
+
+/** Reads tokens; a wave takes a token. */
+QD_KERNEL(256) qk_kvcache_gather(const qk_gather_args g) {
+    qd_begin();
+    const uint32_t waves = 256 / QD_WAVE;
+    for (uint32_t t = qd_block() * waves + qd_wave(); t < g.n; t += __gpu_num_blocks(0) * waves)
+        gather_row(&g, t);
 }
 
 /** Computes positions; a lane takes a token. */

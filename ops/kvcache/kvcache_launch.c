@@ -111,6 +111,45 @@ qn_status qni_kvcache_gpu_any(const qni_variant *variant, qn_stream *stream, con
     return launch(stream, problem, &variant->config.kernel[0], 1);
 }
 
+bool qni_gather_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                             qni_reason *why) {
+    (void)device;
+    const qni_gather_problem *p = problem;
+    return (p->n < most && p->width < most) ||
+           qni_no(why, "%ld tokens of %ld; fewer than 2^30 are accepted", (long)p->n,
+                  (long)p->width);
+}
+
+/** Returns the elements in an item of a copy: those of 16 bytes where all is aligned to them. */
+static int64_t gathered_item(const qni_gather_problem *p) {
+    const int64_t item = 16 / qni_dtype_bytes(p->dtype);
+    const bool is_whole = (((uintptr_t)p->cache | (uintptr_t)p->out) % 16 == 0) &&
+                          p->width % item == 0 && p->page % item == 0 && p->place % item == 0 &&
+                          p->out_token % item == 0;
+    return is_whole && !p->scale ? item : 1;
+}
+
+qn_status qni_gather_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_gather_problem *p = problem;
+    const int64_t item = gathered_item(p);
+    const qk_gather_args args = {.cache = p->cache,
+                                 .out = p->out,
+                                 .page = p->page / item,
+                                 .place = p->place / item,
+                                 .out_token = p->out_token / item,
+                                 .scale = p->scale,
+                                 .pages = p->pages,
+                                 .n = (uint32_t)p->n,
+                                 .width = (uint32_t)(p->width / item),
+                                 .item_bytes = (uint32_t)(item * qni_dtype_bytes(p->dtype)),
+                                 .kind = p->scale ? (uint32_t)qni_fp8_of(p->dtype) : 0,
+                                 .dtype_out = (uint32_t)p->dtype_out};
+    const int64_t waves = THREADS / stream->device->target->wave_size;
+    const int64_t groups = (p->n + waves - 1) / waves;
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return qni_launch(stream, &variant->config.kernel[0], grid, THREADS, &args, sizeof args);
+}
+
 /** Launches a lane for each of `count` items. */
 static qn_status launch_lanes(qn_stream *stream, const qni_kernel_ref *kernel, int64_t count,
                               const void *args, size_t args_bytes) {

@@ -162,6 +162,76 @@ static void test_concatenated(void **) {
     assert_int_equal(k_cache.data[0], 0xFF);
 }
 
+static qn_status gather(const DLTensor *slot_mapping, const DLTensor *scale) {
+    const qn_gather_paged_mla_kv_cache_args args = {
+        .struct_size = sizeof args,
+        .out = &key.t,
+        .cache = &k_cache.t,
+        .scale = scale,
+        .slot_mapping = slot_mapping,
+        .batch_indices = slot_mapping ? nullptr : &batch.t,
+        .positions = slot_mapping ? nullptr : &pos.t,
+        .kv_indices = slot_mapping ? nullptr : &indices.t,
+        .kv_indptr = slot_mapping ? nullptr : &indptr.t,
+        .kv_last_page_len = slot_mapping ? nullptr : &last.t};
+    return qn_gather_paged_mla_kv_cache(stream, &args);
+}
+
+static void make_gathered(qni_dtype cache, qni_dtype out) {
+    make_all(QNI_F16, QNI_F16);
+    MAKE(&k_cache, cache, PAGES, PAGE, 8);
+    MAKE(&key, out, N, 8);
+    for (int i = 0; i < PAGES * PAGE * 8; i++)
+        qni_put(cache, k_cache.data, i, i);
+}
+
+/** Reads what lies in slots, and in sequences' places; rows of tokens that are nowhere are left. */
+static void test_gathered(void **) {
+    static const int slots_of[N] = {0, 3, 4, -1}; // by slot_mapping as by pages
+    for (int by_pages = 0; by_pages < 2; by_pages++) {
+        make_gathered(QNI_F16, QNI_F16);
+        assert_int_equal(gather(by_pages ? nullptr : &slots.t, nullptr), QN_OK);
+        for (int t = 0; t < N; t++)
+            if (slots_of[t] < 0)
+                assert_int_equal(key.data[t * 16], 0xFF);
+            else
+                assert_memory_equal(key.data + t * 16, k_cache.data + slots_of[t] * 16, 16);
+    }
+    make_gathered(QNI_E4M3FN, QNI_F32);
+    assert_int_equal(gather(&slots.t, &k_scale.t), QN_OK);
+    assert_true(qni_get(QNI_F32, key.data, 8) == 48); // slot 3 begins with 24
+    key.shape[0] = slots.shape[0] = 0;
+    assert_int_equal(gather(&slots.t, &k_scale.t), QN_OK);
+}
+
+static void test_gather_refuses(void **) {
+    make_gathered(QNI_F16, QNI_BF16);
+    assert_refused(gather(&slots.t, nullptr), QN_E_UNSUPPORTED,
+                   "out has dtype bf16; accepted: f16");
+    assert_refused(gather(&slots.t, &k_scale.t), QN_E_UNSUPPORTED,
+                   "cache has dtype f16; accepted with scale: FP8");
+    make_gathered(QNI_E4M3FN, QNI_E4M3FN);
+    assert_refused(gather(&slots.t, &k_scale.t), QN_E_UNSUPPORTED,
+                   "out has dtype e4m3fn; accepted: f32, f16, bf16");
+    key.shape[1] = 7;
+    assert_refused(gather(&slots.t, nullptr), QN_E_INVALID, "out has shape [4, 7], needs [any, 8]");
+    make_gathered(QNI_F16, QNI_F16);
+    *(int32_t *)slots.data = PAGES * PAGE;
+    assert_refused(gather(&slots.t, nullptr), QN_E_INVALID, "slot_mapping[0] is 6");
+    *(int32_t *)pos.data = 4;
+    assert_refused(gather(nullptr, nullptr), QN_E_INVALID, "positions[0] is 4; accepted: 0 to");
+    key.t.data = k_cache.data;
+    *(int32_t *)slots.data = 0;
+    assert_refused(gather(&slots.t, nullptr), QN_E_INVALID, "overlaps");
+    const qn_gather_paged_mla_kv_cache_args both = {.struct_size = sizeof both,
+                                                    .out = &key.t,
+                                                    .cache = &k_cache.t,
+                                                    .slot_mapping = &slots.t,
+                                                    .kv_indptr = &indptr.t};
+    assert_refused(qn_gather_paged_mla_kv_cache(stream, &both), QN_E_INVALID,
+                   "kv_indptr is given beside slot_mapping; accepted: null");
+}
+
 /** Sequences of 2, 0 and 1 pages. */
 static void test_seq_lens(void **) {
     box lens;
@@ -338,6 +408,8 @@ int main(void) {
         cmocka_unit_test(test_latent),
         cmocka_unit_test(test_positions),
         cmocka_unit_test(test_concatenated),
+        cmocka_unit_test(test_gathered),
+        cmocka_unit_test(test_gather_refuses),
         cmocka_unit_test(test_seq_lens),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_validation),

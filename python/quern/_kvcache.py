@@ -7,8 +7,8 @@ from typing import Any
 
 from . import _ops
 from ._public import found, public
-from ._tensor import empty_like
-from ._types import Array, Layout
+from ._tensor import choose_dtype, dims, empty_like
+from ._types import Array, DType, Layout
 
 
 def is_hnd(op, layout):
@@ -126,6 +126,46 @@ def concat_and_cache_mla(kv_cache: Array, kv_c: Array, k_pe: Array, slot_mapping
     array([1., 1., 1.], dtype=float32)
     """
     _ops.concat_and_cache_mla(kv_cache, kv_c, k_pe, slot_mapping, scale)
+
+
+@public()
+def gather_paged_mla_kv_cache(cache: Array, slot_mapping: Array | None = None, scale: Array | None = None, *,
+                              batch_indices: Array | None = None, positions: Array | None = None, kv_indices: Array | None = None,
+                              kv_indptr: Array | None = None, kv_last_page_len: Array | None = None, dtype: DType | None = None,
+                              out: Array | None = None) -> Any:
+    """Reads tokens of an MLA cache into rows that lie together: out [n, dim]. Row t gets what appending wrote for token t.
+
+    cache             [pages, page_size, dim]: all of a token's row, or a part of it as a view
+    slot_mapping      i32 [n]: page * page_size + place; a number below 0 leaves row t as it is. None: the four others are given
+    scale             [1] f32: cache is of FP8, and out is code * scale; None: bits are copied
+    batch_indices     i32 [n], as in append_paged_kv_cache, as are the next ones; get_batch_indices_positions makes these two
+    positions         i32 [n]
+    kv_indices        i32 [pages in use]
+    kv_indptr         i32 [batches + 1]
+    kv_last_page_len  i32 [batches], or None; looked at where indices are checked
+    dtype             of a new out: f32, f16 or bf16 with scale; None: bf16 with scale, else the cache's
+    out               [n, dim]; None: a new one, in which rows that are left may hold anything
+
+    Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scale with QUERN_VALIDATE=1. Raises what
+    append_paged_kv_cache raises; nothing is written then.
+
+    >>> cache = numpy.arange(8, dtype=numpy.float32).reshape(2, 2, 2)
+    >>> quern.gather_paged_mla_kv_cache(cache, numpy.array([3, 0], numpy.int32))
+    array([[6., 7.],
+           [0., 1.]], dtype=float32)
+    """
+    op = "gather_paged_mla_kv_cache"
+    if out is None:
+        places = batch_indices if slot_mapping is None else slot_mapping
+        if places is None:
+            raise ValueError(f"{op}: slot_mapping and batch_indices are None; accepted: one of them given")
+        name = choose_dtype(op, dtype, ("float32", "float16", "bfloat16")) if dtype is not None else None
+        shape = dims(op, "slot_mapping" if slot_mapping is not None else "batch_indices", places, 1)[0], dims(op, "cache", cache, 3)[2]
+        out = empty_like(cache, shape=shape, dtype=name or ("bf16" if scale is not None else None))
+    elif dtype is not None:
+        raise ValueError(f"{op}: dtype is {found(dtype)}; accepted beside out: None")
+    _ops.gather_paged_mla_kv_cache(out, cache, scale, slot_mapping, batch_indices, positions, kv_indices, kv_indptr, kv_last_page_len)
+    return out
 
 
 @public()

@@ -187,6 +187,41 @@ static void fuzz_concat(input *in) {
     free_tensors(t, COUNT);
 }
 
+// ---- reading
+
+static void fuzz_gather(input *in) {
+    enum { OUT, CACHE, SCALE, SLOTS, PAGED, COUNT = PAGED + NUM_PAGED };
+    tensor t[COUNT] = {};
+    const cache_sizes s = take_sizes(in);
+    const bool has_scale = take_bool(in), by_slot = take_bool(in);
+    set_latent_cache(&t[CACHE], &s, has_scale ? s.fp8 : s.dtype, s.dims[0]);
+    t[CACHE].is_written = false;
+    SET_WRITTEN(&t[OUT], has_scale ? take_float_dtype(in) : s.dtype, s.n, s.dims[0]);
+    SET(&t[SCALE], f32, 1);
+    t[SCALE].is_there = has_scale;
+    SET(&t[SLOTS], i32, s.n);
+    set_paged(&t[PAGED], &s);
+    for (int i = SLOTS; i < COUNT; i++)
+        t[i].is_there = (i == SLOTS) == by_slot;
+    change_tensors(t, COUNT, in);
+    give_memories(t, COUNT, in);
+    put_slots(&t[SLOTS], &s, in);
+    put_scale(&t[SCALE], in);
+    put_paged(&t[PAGED], &s, in);
+    const qn_gather_paged_mla_kv_cache_args a = {.struct_size = take_struct_size(in, sizeof a),
+                                                 .out = T(OUT),
+                                                 .cache = T(CACHE),
+                                                 .scale = T(SCALE),
+                                                 .slot_mapping = T(SLOTS),
+                                                 .batch_indices = T(PAGED + BATCH_INDICES),
+                                                 .positions = T(PAGED + POSITIONS),
+                                                 .kv_indices = T(PAGED + INDICES),
+                                                 .kv_indptr = T(PAGED + INDPTR),
+                                                 .kv_last_page_len = T(PAGED + LAST_PAGE_LEN)};
+    CALL(gather_paged_mla_kv_cache, take(in, 64) == 63 ? nullptr : &a);
+    free_tensors(t, COUNT);
+}
+
 // ---- rotated and quantised on the way
 
 enum { Q_ROPE_OUT, Q_NOPE_OUT, K_TO, V_TO, Q_ROPE, K_ROPE, Q_NOPE, K_NOPE, V, CACHE, POS_IDS };
@@ -315,9 +350,9 @@ static void fuzz_copy(input *in) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const families[])(input *) = {fuzz_append,      fuzz_reshape,  fuzz_concat,
-                                                fuzz_rope_append, fuzz_seq_lens, fuzz_positions,
-                                                fuzz_copy};
+    static void (*const families[])(input *) = {fuzz_append,    fuzz_reshape,     fuzz_concat,
+                                                fuzz_gather,    fuzz_rope_append, fuzz_seq_lens,
+                                                fuzz_positions, fuzz_copy};
     input in = {data, data + size};
     take_cpu(&in);
     TAKE_ONE(&in, families)(&in);

@@ -110,6 +110,7 @@ _MAKERS = {
     "reshape_and_cache": lambda: [_fp8(3, 5, 2, 16), _fp8(3, 5, 2, 16, seed=4), *_NEW(2, 16), _i32(0, 14, -1, 7), _scale(),
                                   _scale(), 0],
     "concat_and_cache_mla": lambda: [_bf16(3, 2, 40, seed=8), _bf16(4, 32), _bf16(4, 8, seed=6), _i32(3, -1, 0, 5), None],
+    "gather_paged_mla_kv_cache": lambda: [_bf16(4, 16, seed=8), _fp8(3, 5, 16), _scale(), None, *_PAGES(), _i32(2, 4)],
     "get_seq_lens": lambda: [_i32(0, 0, 0), _i32(0, 2, 2, 3), _i32(3, 0, 4), 4],
     "moe_route": lambda: [_f32(4, 5), _i32(*range(20)).reshape(4, 5), _bf16(4, 16), _f32(16), 1, 4, 2, 1, 2.5, 1, 0.5],
     "moe_sort": lambda: [_i32(9, 9, 9), _i32(*range(8)).reshape(4, 2), _i32(*range(20)), _i32(*range(20)), _i32(*range(5)), _i32(9),
