@@ -168,7 +168,7 @@ def _trtllm_lines(written):
               "num_fused_shared_experts": Refused(1), "valid_hidden_size": Refused(64), "valid_intermediate_size": Refused(64)}
     tensor = dict.fromkeys(("output1_scales_scalar", "output1_scales_gate_scalar", "output2_scales_scalar"), Acts(doubled))
     tensor["use_routing_scales_on_input"] = Refused(True)
-    without = blocks | {"num_fused_shared_experts": None}
+    without = blocks | dict.fromkeys(("num_fused_shared_experts", "gemm1_bias", "gemm2_bias"))
     calls = {"trtllm_bf16_moe": common | swiglus | plain | layout | routing | replay,
              "trtllm_bf16_routed_moe": common | swiglus | plain | layout | done | replay,
              "trtllm_fp8_block_scale_moe": common | swiglus | codes | layout | blocks | routing | replay,

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/peer-api on a package made for it."""
 
+import ast
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
-TOOL = pathlib.Path(os.environ["QUERN_SOURCE_DIR"]) / "tools/peer-api"
+import pytest
+
+TOP = pathlib.Path(os.environ["QUERN_SOURCE_DIR"])
+TOOL = TOP / "tools/peer-api"
 
 
 def run(folder):
@@ -62,6 +69,53 @@ def test_classes(tmp_path):
     assert "without `gone()`" in sinks and "end_forward" not in sinks
     assert "`plan()` also `paged_kv_indices`, also `paged_kv_last_page_len`" in sinks and "`begin_forward()` also" in sinks
     assert "| `mla` | `BatchMLAWrapper` |" in lines
+
+
+def test_refusals(tmp_path):
+    (tmp_path / "version.py").write_text('__version__ = "9.8.7"\n')
+    (tmp_path / "__init__.py").write_text("from .xqa import xqa, xqa_mla, other\nfrom .kda import KDAPrefillPlanCache\n")
+    (tmp_path / "xqa.py").write_text("def xqa(): ...\ndef xqa_mla(): ...\ndef other(): ...\n")
+    (tmp_path / "kda.py").write_text("class KDAPrefillPlanCache: ...\n")
+    lines = run(tmp_path).stdout.splitlines()
+    assert lines[0] == "FlashInfer 9.8.7: 3 public functions, of which the stand-in has 1 and refuses 1 by name."
+    assert "1 public classes, of which the stand-in has 0 and refuses 1 by name." in lines
+    for line in ("| module | refuses by name |", "| `xqa` | `xqa_mla` |", "| `xqa` | `other` |", "| `kda` | `KDAPrefillPlanCache` |"):
+        assert line in lines
+
+
+def tool():
+    """Returns the tool as a module."""
+    loader = importlib.machinery.SourceFileLoader("peer_api", str(TOOL))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("peer_api", loader))
+    loader.exec_module(module)
+    return module
+
+
+def names_of(page, kind):
+    """Returns the names that the page has under what the stand-in has, refuses and lacks, of functions or classes, and its two counts."""
+    part = page[page.index(f" public {kind}, of which"):]
+    told = re.match(r" public \w+, of which the stand-in has (\d+) and refuses (\d+) by name", part)
+    part = part[:part.find(" public classes, of which", 10)] if kind == "functions" else part
+    has = re.findall(r"^\| `(\w+)` \| `[\w.]+` \| (?:has|changes) \|", part, re.MULTILINE)
+    others = {verb: re.findall(r"`(\w+)`(?=,| \|)", re.sub(r"^\| `[\w.]+` \|", "|", rows, flags=re.MULTILINE))
+              for verb, rows in re.findall(r"\| module \| (refuses by name|lacks) \|\n\| --- \| --- \|\n((?:\|.*\n?)+)", part)}
+    return has, others.get("refuses by name", []), others.get("lacks", []), [int(n) for n in told.groups()]
+
+
+@pytest.mark.parametrize("kind, node", [("functions", ast.FunctionDef), ("classes", ast.ClassDef)])
+def test_page(kind, node):
+    """Tests that docs/flashinfer.md's table says of each name what is there."""
+    peer_api = tool()
+    ours, no = peer_api.public(peer_api.STAND_IN), peer_api.refused(peer_api.STAND_IN)
+    has, refused, lacks, counts = names_of((TOP / "docs/flashinfer.md").read_text(), kind)
+    assert counts == [len(has), len(refused)]
+    assert sorted(has) == sorted(name for name, (*_, found) in ours.items() if isinstance(found, node))
+    assert set(refused) <= no and not set(lacks) & (no | set(ours))
+
+
+def test_page_names_all_refusals():
+    peer_api, page = tool(), (TOP / "docs/flashinfer.md").read_text()
+    assert set(names_of(page, "functions")[1] + names_of(page, "classes")[1]) == peer_api.refused(peer_api.STAND_IN)
 
 
 def test_no_package(tmp_path):

@@ -227,5 +227,5 @@ def test_disabled_computes_every_op():
 def test_missing_name():
     """Tests that a name that FlashInfer has and the stand-in has not says where the list is."""
     with pytest.raises(AttributeError, match="no trtllm_ragged_attention_deepseek; docs/flashinfer.md"):
-        quern.compat.flashinfer.BatchMLAPagedAttentionWrapper  # noqa: B018
+        quern.compat.flashinfer.trtllm_ragged_attention_deepseek  # noqa: B018
     assert not hasattr(quern.compat.flashinfer, "trtllm_batch_decode_with_kv_cache_mla")

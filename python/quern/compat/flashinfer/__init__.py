@@ -11,6 +11,21 @@ SGLANG_LOG_KERNEL=1          a log line, logger "quern.compat.flashinfer", names
 Both variables are read when this module is imported.
 """
 
+from ._others import (BatchPrefillWithCausalBidirectionalRangesWrapper, CakeFmhaRequestOrderedDecodePlan, CakeRMSNormFunction,
+                      KDAPrefillPlanCache, MeasurementPolicy, MiniMaxH3Mxfp8PreAttention, MiniMaxH3Nvfp4PreAttention,
+                      MiniMaxH3QkvQuantizePack, RecurrentKDAPrefillWorkspace, RecurrentKDAPrefillWrapper, add_rmsnorm_fp4quant,
+                      autotune_v2, autotune_v2_reload, cake_batch_context_with_kv_cache, cake_batch_decode_with_kv_cache,
+                      cake_fmha_manifest, cake_rmsnorm, cake_rmsnorm_train_backward, cake_rmsnorm_train_backward_workspace_bytes,
+                      cake_rmsnorm_train_forward, chunk_gated_delta_product, chunk_gated_delta_rule, chunk_gated_delta_rule2,
+                      fi_trace, fused_kda_decode, gdn_fused_decode_step, gdn_fused_decode_step_supported,
+                      get_dcp_spec_counter_bytes, get_dcp_spec_workspace_size_bytes, kda_prefill_supports_fp32_checkpoints,
+                      mm_bf16_fp4, mm_nvfp4_svdquant, nvfp4_attention_sm120_fwd, nvfp4_attention_sm120_quantize_qkv,
+                      nvfp4_quantize_append_paged_kv_cache, nvfp4_quantize_append_paged_kv_cache_with_slot_mapping,
+                      nvfp4_quantize_append_paged_mla_kv_cache, nvfp4_quantize_smooth, packed_fused_kda_decode, packed_kda_decode,
+                      plan_cake_fmha_request_ordered_paged_decode, prepare_bf16_fp4_weights, prepare_bf16_kda_prefill,
+                      prepare_tf32_kda_prefill, recurrent_kda, rmsnorm_fp4quant, silu_and_mul_mxfp8_quantize,
+                      silu_and_mul_mxfp8_quantize_backward, silu_and_mul_scaled_nvfp4_experts_quantize, svdquant_linear,
+                      trtllm_fmha_v2_prefill, trtllm_sage_attention_quantize)
 from .activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
 from .attention import BatchAttention, BatchAttentionWithAttentionSinkWrapper
 from .attn_scores import (compute_paged_mqa_logits_schedule, fp4_paged_mqa_logits, fp8_paged_mqa_logits, min_block_table_width,

@@ -240,8 +240,7 @@ def trtllm_fp8_block_scale_routed_moe(topk_ids, routing_bias, hidden_states, hid
                                       gemm1_lora_delta=None, output=None, tune_max_num_tokens=8192,
                                       fp8_quantization_type=Fp8QuantizationType.DeepSeekFp8,
                                       activation_type=ActivationType.Swiglu.value, gemm1_alpha=None, gemm1_beta=None,
-                                      gemm1_clamp_limit=None, valid_hidden_size=None, valid_intermediate_size=None, *, gemm1_bias=None,
-                                      gemm2_bias=None):
+                                      gemm1_clamp_limit=None, valid_hidden_size=None, valid_intermediate_size=None):
     """Computes trtllm_fp8_block_scale_moe of tokens that are routed already, by topk_ids as trtllm_bf16_routed_moe has it. What routing
     would need changes nothing."""
     return _block_scale("trtllm_fp8_block_scale_routed_moe", {**locals(), "routing_replay_out": None})

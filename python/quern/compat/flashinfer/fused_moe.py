@@ -17,7 +17,7 @@ from ._hints import check_backend, check_flags, refuse
 from ._products import FP8, SIXTEEN, kind, result
 from ._trtllm_moe import (trtllm_bf16_moe, trtllm_bf16_routed_moe, trtllm_fp8_block_scale_moe, trtllm_fp8_block_scale_routed_moe,
                           trtllm_fp8_per_tensor_scale_moe, trtllm_fp8_per_tensor_scale_routed_moe)
-from .tllm_enums import ActivationType
+from .tllm_enums import DEFAULT_SWIGLU_ALPHA, DEFAULT_SWIGLU_BETA, DEFAULT_SWIGLU_LIMIT, ActivationType
 
 __all__ = ["B12xMoEWrapper", "CuteDslBf16MoEWrapper", "CuteDslMoEWrapper", "CuteDslMxfp8Mxfp4MoEWrapper", "b12x_fused_moe",
            "cudnn_frost_grouped_gemm1_swiglu", "cudnn_frost_grouped_gemm1_swiglu_workspace_size", "cute_dsl_fused_moe",
@@ -28,7 +28,6 @@ __all__ = ["B12xMoEWrapper", "CuteDslBf16MoEWrapper", "CuteDslMoEWrapper", "Cute
 
 _FP4 = "quern has no experts of FP4 weights; choose a model in bf16 or FP8, or set VLLM_USE_FLASHINFER_MOE_FP4=0"
 _CUDNN = "it is a part of a layer of experts, which quern has as a whole: call cutlass_fused_moe"
-MOST = torch.finfo(torch.float32).max  # a swiglu_limit that bounds nothing
 
 
 def reorder_rows_for_gated_act_gemm(x):
@@ -142,8 +141,8 @@ _BF16 = "x", "token_selected_experts", "token_final_scales", "w1_weight", "w2_we
 
 def cute_dsl_fused_moe_bf16(x, token_selected_experts, token_final_scales, w1_weight, w2_weight, num_experts, top_k,
                             num_local_experts=None, local_expert_offset=0, use_fused_finalize=True, moe_output=None, enable_pdl=True,
-                            activation_type=ActivationType.Swiglu.value, swiglu_alpha=1.0, swiglu_beta=0.0, swiglu_limit=MOST,
-                            situ_beta=None, situ_linear_beta=None, *, intermediate_buffer=None, tactic=None):
+                            activation_type=ActivationType.Swiglu.value, swiglu_alpha=DEFAULT_SWIGLU_ALPHA,
+                            swiglu_beta=DEFAULT_SWIGLU_BETA, swiglu_limit=DEFAULT_SWIGLU_LIMIT, situ_beta=None, situ_linear_beta=None, *, intermediate_buffer=None, tactic=None):
     """Returns [tokens, hidden] of x's dtype, bf16 or f16. Rows of w1_weight [experts, 2 inner, hidden] are 32 ups, 32 gates, and so on.
     token_selected_experts and token_final_scales are [tokens, top_k]; this device has num_local_experts experts from
     local_expert_offset on. use_fused_finalize, enable_pdl, intermediate_buffer and tactic change nothing."""
@@ -183,7 +182,8 @@ class CuteDslBf16MoEWrapper:
 
     def __init__(self, num_experts, top_k, hidden_size, intermediate_size, num_local_experts=None, local_expert_offset=0,
                  output_dtype=torch.bfloat16, enable_pdl=True, use_fused_finalize=True, activation_type=ActivationType.Swiglu.value,
-                 swiglu_alpha=1.0, swiglu_beta=0.0, swiglu_limit=MOST, situ_beta=None, situ_linear_beta=None):
+                 swiglu_alpha=DEFAULT_SWIGLU_ALPHA, swiglu_beta=DEFAULT_SWIGLU_BETA, swiglu_limit=DEFAULT_SWIGLU_LIMIT, situ_beta=None,
+                 situ_linear_beta=None):
         op = self._op = type(self).__name__
         check_flags(op, use_fused_finalize=use_fused_finalize, enable_pdl=enable_pdl)
         refuse(op, situ_beta=situ_beta, situ_linear_beta=situ_linear_beta)

@@ -3,7 +3,11 @@
 
 import enum
 
+import torch
+
 from ..._public import found
+
+DEFAULT_SWIGLU_ALPHA, DEFAULT_SWIGLU_BETA, DEFAULT_SWIGLU_LIMIT = 1.0, 0.0, torch.finfo(torch.float32).max  # which bounds nothing
 
 
 class _Number(enum.IntEnum):

@@ -14,7 +14,7 @@ from .._products import ALL, kind, one_number
 from ..page import is_hnd
 from ..tllm_enums import SfLayout, member
 from ._layouts import of_bytes, padded, powers_of_two, swizzle
-from .nvfp4_quantization_utils import UNSET, refuse_search
+from .nvfp4_quantization_utils import _UNSET, refuse_search
 
 _VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _DOWN, _UP = (0.25, 1.25, 2.5, 5.0), (0.75, 1.75, 3.5)  # halves between values, which go to the even code
@@ -93,7 +93,7 @@ def _check_input(op, **named):
 # ---- to FP4
 
 def fp4_quantize(input, global_scale=None, sf_vec_size=16, sf_use_ue8m0=False, is_sf_swizzled_layout=True, is_sf_8x4_layout=False,
-                 is_global_scale_inversed=False, enable_pdl=None, backend="cuda", nvfp4_4over6=UNSET):
+                 is_global_scale_inversed=False, enable_pdl=None, backend="cuda", nvfp4_4over6=_UNSET):
     """Returns (u8 [.., columns / 2], scales u8 [rows, scales], in whole tiles) of input [.., columns]; a stack of matrices is one.
 
     global_scale  what scales are multiplied with, f32 [1]; None: 1. is_global_scale_inversed: what they are divided by. NVFP4's alone
@@ -120,7 +120,7 @@ def fp4_quantize(input, global_scale=None, sf_vec_size=16, sf_use_ue8m0=False, i
 
 
 def nvfp4_quantize(a, a_global_sf, sfLayout=SfLayout.layout_128x4, do_shuffle=False, sf_vec_size=16, enable_pdl=None, backend="cuda",
-                   per_token_activation=False, expanded_idx_to_permuted_idx=None, out_scale=None, nvfp4_4over6=UNSET):
+                   per_token_activation=False, expanded_idx_to_permuted_idx=None, out_scale=None, nvfp4_4over6=_UNSET):
     """Returns fp4_quantize of a [.., columns] as NVFP4, with a_global_sf, a number or a tensor of one. do_shuffle: the rows of both are
     those of shuffle_matrix_a with a tile of 128."""
     op = "nvfp4_quantize"
@@ -140,7 +140,7 @@ def nvfp4_quantize(a, a_global_sf, sfLayout=SfLayout.layout_128x4, do_shuffle=Fa
     return shuffle_matrix_a(codes, 128), _shaped(layout, shuffle_matrix_a(scale, 128))
 
 
-def nvfp4_batched_quantize(a, a_global_sf, sf_vec_size=16, nvfp4_4over6=UNSET):
+def nvfp4_batched_quantize(a, a_global_sf, sf_vec_size=16, nvfp4_4over6=_UNSET):
     """Returns (u8 [batches, rows, columns / 2], scales u8 [batches, all], in tiles of 128 x 4) of a [batches, rows, columns] as NVFP4."""
     op = "nvfp4_batched_quantize"
     refuse_search(op, nvfp4_4over6)
@@ -153,7 +153,7 @@ def nvfp4_batched_quantize(a, a_global_sf, sf_vec_size=16, nvfp4_4over6=UNSET):
 
 
 def silu_and_mul_nvfp4_quantize(input, global_scale, sf_vec_size=16, is_sf_swizzled_layout=True, is_sf_8x4_layout=False, enable_pdl=None,
-                                nvfp4_4over6=UNSET):
+                                nvfp4_4over6=_UNSET):
     """Returns fp4_quantize of silu_and_mul(input [rows, 2 h]), rounded to input's dtype, as NVFP4."""
     op = "silu_and_mul_nvfp4_quantize"
     refuse_search(op, nvfp4_4over6)

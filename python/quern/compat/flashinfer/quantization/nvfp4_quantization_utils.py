@@ -9,7 +9,7 @@ import torch
 from ...._public import flag, found
 from ..._check import tensors
 
-UNSET = object()  # nothing was said: off, whatever FlashInfer's environment says
+_UNSET = object()  # nothing was said: off, whatever FlashInfer's environment says
 
 
 class NVFP44Over6ErrMode(enum.IntEnum):
@@ -45,9 +45,9 @@ class NVFP44Over6Config:
         return self.err_mode.name
 
 
-def resolve_nvfp4_4over6(setting=UNSET):
+def resolve_nvfp4_4over6(setting=_UNSET):
     """Returns the setting; None if nothing is said, as FlashInfer's environment is not read."""
-    if setting is UNSET or setting is None:
+    if setting is _UNSET or setting is None:
         return None
     if not isinstance(setting, NVFP44Over6Config):
         raise ValueError(f"resolve_nvfp4_4over6: setting is {found(setting)}; accepted: NVFP44Over6Config, None")
