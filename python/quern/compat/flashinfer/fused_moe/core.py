@@ -7,17 +7,17 @@ a function says otherwise. Where weights are shuffled, rows are put back behind 
 
 import torch
 
-from ... import _quantize
-from ..._public import flag, found
-from .._check import integer, shape, tensors
-from . import _run
-from ._absent import absent
-from ._experts import Experts, activation, alternating_rows, check_layer, compute, local
-from ._hints import check_backend, check_flags, refuse
-from ._products import FP8, SIXTEEN, kind, result
-from ._trtllm_moe import (trtllm_bf16_moe, trtllm_bf16_routed_moe, trtllm_fp8_block_scale_moe, trtllm_fp8_block_scale_routed_moe,
+from .... import _quantize
+from ...._public import flag, found
+from ..._check import integer, shape, tensors
+from .. import _run
+from .._absent import absent
+from .._experts import Experts, activation, alternating_rows, check_layer, compute, local
+from .._hints import check_backend, check_flags, refuse
+from .._products import FP8, SIXTEEN, kind, result
+from .._trtllm_moe import (trtllm_bf16_moe, trtllm_bf16_routed_moe, trtllm_fp8_block_scale_moe, trtllm_fp8_block_scale_routed_moe,
                           trtllm_fp8_per_tensor_scale_moe, trtllm_fp8_per_tensor_scale_routed_moe)
-from .tllm_enums import DEFAULT_SWIGLU_ALPHA, DEFAULT_SWIGLU_BETA, DEFAULT_SWIGLU_LIMIT, ActivationType
+from ..tllm_enums import DEFAULT_SWIGLU_ALPHA, DEFAULT_SWIGLU_BETA, DEFAULT_SWIGLU_LIMIT, ActivationType
 
 __all__ = ["B12xMoEWrapper", "CuteDslBf16MoEWrapper", "CuteDslMoEWrapper", "CuteDslMxfp8Mxfp4MoEWrapper", "b12x_fused_moe",
            "cudnn_frost_grouped_gemm1_swiglu", "cudnn_frost_grouped_gemm1_swiglu_workspace_size", "cute_dsl_fused_moe",
