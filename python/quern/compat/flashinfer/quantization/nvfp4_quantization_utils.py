@@ -60,13 +60,17 @@ def refuse_search(op, setting):
         raise NotImplementedError(f"{op}: nvfp4_4over6 is a NVFP44Over6Config; accepted: None")
 
 
+def nvfp4_e4m3_max(config=None):
+    """Returns the largest scale of a block."""
+    return 448 if config is None else config.e4m3_max
+
+
 def make_nvfp4_global_scale(input_tensor, per_token_activation, global_scale=None, nvfp4_4over6_config=None):
     """Returns f32 [1]: with per_token_activation 1 / (6 e4m3_max), else global_scale, else 6 e4m3_max / the largest magnitude. e4m3_max
     is the configuration's, 448 without one."""
     op = "make_nvfp4_global_scale"
     tensors(op, {"input_tensor": input_tensor})
-    config = resolve_nvfp4_4over6(nvfp4_4over6_config)
-    most = 6.0 * (config.e4m3_max if config else 448)
+    most = 6.0 * nvfp4_e4m3_max(resolve_nvfp4_4over6(nvfp4_4over6_config))
     if flag(op, "per_token_activation", per_token_activation):
         scale = 1 / most
     elif global_scale is not None:
