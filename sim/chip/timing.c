@@ -4,8 +4,9 @@
 // Letters behind a value: H a vendor's document or raw measurement, M a vendor's tool, a compiler's
 // model or a third party's measurement, L inferred. Sources: the CDNA3 white paper (WP), ROCm
 // Compute Profiler's documents (RCP), AMD's matrix instruction calculator (MIC), a published run of
-// mt4g on an MI300X (MT4G), Chips and Cheese on MI300X (CC), "Measuring Max-Achievable FLOPs" on
-// ROCm's blog (MAF).
+// mt4g on an MI300X (MT4G), Chips and Cheese on MI300X and MI300A (CC), "Measuring Max-Achievable
+// FLOPs" on ROCm's blog (MAF), thread traces of an MI308X and an MI350X (TT, llvm/llvm-project's
+// change 233721).
 #include "timing.h"
 
 const sim_timing sim_gfx942_timing = {
@@ -15,6 +16,8 @@ const sim_timing sim_gfx942_timing = {
     .trans_shadow_cycles = 16,
     .pass_cycles = 4,           // MIC, H
     .matrix_shadow_cycles = 4,  // MIC's coexecution fields, H
+    .matrix_source_cycles = 4,  // TT, M
+    .packed_wait_cycles = 8,    // TT, M
     .branch_cycles = 16,        // L
     .barrier_cycles = 28,       // L: 20 to 40
     .sleep_cycles = 64,         // ISA manual, H
@@ -79,16 +82,25 @@ const sim_timing sim_gfx942_timing = {
     .static_w = 200, // L
     .reference_mhz = 1200,
     .energy_exponent = 105, // MAF, M
-    .flop_f16_fj = 840,     // MAF, M: all that a GEMM draws besides, too
-    .flop_bf16_fj = 780,
-    .flop_f8_fj = 430,
+    // Energies of MAF's products (16x16), 840, 780 and 430 fJ with all that a GEMM draws besides,
+    // are those of boards that AMD chose: the best products that others measured are 5.6 % (bf16,
+    // stas00/ml-engineering, M), 6.9 % (the same, MI325X) and 6 % (FP8, Azure's guide, M) below
+    // MAF's, as if each took an eighth more. Of 945, 880 and 485, registers have 75, 75 and 38.
+    .flop_f16_fj = 870,
+    .flop_bf16_fj = 805,
+    .flop_f8_fj = 447,
     // M: AITER's int8 GEMMs of whole rounds run at 1.28 GHz on an MI325X, which MAF's FP8 leaves
-    // 1.46: 8 by 8 bits are multiplied, not 4 by 4.
-    .flop_i8_fj = 570,
+    // 1.46: 8 by 8 bits are multiplied, not 4 by 4. 38 of the 570 are registers'.
+    .flop_i8_fj = 532,
     .flop_f32_fj = 3000, // L
-    // L: 8 pJ a lane; a board of an H100 draws 15 for a multiplication and an addition of f32 at
-    // 1.7 GHz. AITER's attention asks for more.
-    .valu_pj = 500,
+    // L: products of 32x32 read and write half as many bytes of registers more for an operation as
+    // those of 16x16, and draw more (MAF). A packed f32 instruction moves 2 KiB: 0.41 nJ of at most
+    // 0.55 (below).
+    .register_byte_fj = 200,
+    // L: an MI300A gives 113 TFLOP/s of packed f32 (CC), so that one of its instructions takes at
+    // most 0.55 nJ of what 550 W leave. One of a value for each lane is taken to need half. Of
+    // AITER's three ways to round, whose vector instructions differ, the times ask for 0.22 to 0.4.
+    .valu_pj = 270,
     .lds_byte_fj = 0, // in the matrix instructions' energies, which are of whole GEMMs
     .l2_byte_fj = 0,
     .hbm_byte_fj = 30000, // L: 4 pJ a bit
@@ -104,6 +116,8 @@ const sim_timing sim_gfx90a_timing = {
     .trans_shadow_cycles = 16,
     .pass_cycles = 4,          // MIC, H
     .matrix_shadow_cycles = 4, // MIC's coexecution fields, H
+    .matrix_source_cycles = 4,
+    .packed_wait_cycles = 8,
     .branch_cycles = 16,
     .barrier_cycles = 28,
     .sleep_cycles = 64,
@@ -163,6 +177,7 @@ const sim_timing sim_gfx90a_timing = {
     .flop_f8_fj = 650,
     .flop_i8_fj = 650,
     .flop_f32_fj = 4500,
+    .register_byte_fj = 0,
     .valu_pj = 750,
     .lds_byte_fj = 0,
     .l2_byte_fj = 0,
@@ -178,6 +193,8 @@ const sim_timing sim_gfx950_timing = {
     .trans_shadow_cycles = 8,
     .pass_cycles = 4,
     .matrix_shadow_cycles = 4,
+    .matrix_source_cycles = 4, // TT, M
+    .packed_wait_cycles = 8,   // TT, M
     .branch_cycles = 16,
     .barrier_cycles = 28,
     .sleep_cycles = 64,
@@ -218,7 +235,9 @@ const sim_timing sim_gfx950_timing = {
     .mall_mib = 256, // WP4, H
     .mall_ns = 218,
     .hbm_channels = 128, // WP4, H
-    .hbm_ns = 420,
+    // L: AITER's GEMMs of few workgroups, which stream weights, ask for 500 to 550 where an MI300X
+    // has 420.
+    .hbm_ns = 500,
     .most_hops = 1, // WP4, H
     .hop_ns = 64,
     .hbm_mb_per_s = 50000, // L: 80 % of 8.0 TB/s, as an MI300X reaches
@@ -233,12 +252,14 @@ const sim_timing sim_gfx950_timing = {
     .static_w = 300,
     .reference_mhz = 1200,
     .energy_exponent = 105,
-    .flop_f16_fj = 540,
-    .flop_bf16_fj = 540,
-    .flop_f8_fj = 300,
-    .flop_i8_fj = 300, // both bf16's, in the proportion of CDNA3's FP8
+    // 540 fJ of bf16, of which registers have 50; the others' in the proportion of CDNA3's FP8.
+    .flop_f16_fj = 490,
+    .flop_bf16_fj = 490,
+    .flop_f8_fj = 275,
+    .flop_i8_fj = 275,
     .flop_f32_fj = 3000,
-    .valu_pj = 500,
+    .register_byte_fj = 200,
+    .valu_pj = 270,
     .lds_byte_fj = 0,
     .l2_byte_fj = 0,
     .hbm_byte_fj = 30000,
@@ -258,6 +279,8 @@ const sim_timing sim_gfx1151_timing = {
     .scalar_result_cycles = 2,  // LLVM, M
     .pass_cycles = 4,           // MIC, H; measured on this chip: 32 cycles of a chain of WMMAs
     .matrix_shadow_cycles = 64, // L: vector instructions do not run beside matrix instructions
+    .matrix_source_cycles = 0,
+    .packed_wait_cycles = 0,
     .branch_cycles = 16,        // L: as on CDNA; 32 in LLVM
     .barrier_cycles = 28,       // L: as on CDNA
     .sleep_cycles = 64,         // "RDNA3" ISA, H
@@ -318,6 +341,7 @@ const sim_timing sim_gfx1151_timing = {
     .flop_f8_fj = 900,
     .flop_i8_fj = 900,
     .flop_f32_fj = 3000,
+    .register_byte_fj = 0,
     .valu_pj = 30,
     .lds_byte_fj = 0,
     .l2_byte_fj = 0,
@@ -336,6 +360,8 @@ const sim_timing sim_gfx1201_timing = {
     .scalar_result_cycles = 2,  // LLVM, M
     .pass_cycles = 4,           // MIC, H
     .matrix_shadow_cycles = 64, // L
+    .matrix_source_cycles = 0,
+    .packed_wait_cycles = 0,
     .branch_cycles = 16,
     .barrier_cycles = 28,
     .sleep_cycles = 64,
@@ -396,6 +422,7 @@ const sim_timing sim_gfx1201_timing = {
     .flop_f8_fj = 450,
     .flop_i8_fj = 450,
     .flop_f32_fj = 3000,
+    .register_byte_fj = 0,
     .valu_pj = 30,
     .lds_byte_fj = 0,
     .l2_byte_fj = 0,

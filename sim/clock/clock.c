@@ -118,7 +118,9 @@ static void run_locked(sim_dispatch *d) {
         sim_fault_stop(d, SIM_FAULT_RESOURCES, "no host memory for the clock");
         return;
     }
-    m->own_share = sim_own_share(d, &m->sample);
+    const sim_shared shared = sim_share_of(d, &m->sample);
+    m->own_share = shared.own_share;
+    m->farther = shared.farther;
     d->machine = m;
     m->timeline = sim_timeline_begin();
     sim_settle_begin(m);

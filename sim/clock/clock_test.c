@@ -9,19 +9,20 @@
 typedef struct words {
     const char *arch, *mfma16, *mfma32, *mfma_f32;
     unsigned passes16, passes32;
-    bool has_f32_unit; // nothing runs beside matrix instructions of f32
-    bool loads_lds;    // a load may go to LDS
+    bool has_f32_unit;     // nothing runs beside matrix instructions of f32
+    bool loads_lds;        // a load may go to LDS
+    bool has_long_factors; // matrix instructions of which a lane has 16 bytes of a factor
 } words;
 
 #define TO_16 " a[0:3], v[2:3], v[4:5], a[0:3]\n"
 #define TO_32 " a[0:15], v[2:3], v[4:5], a[0:15]\n"
 static const words cdna[] = {
     {"gfx90a", "v_mfma_f32_16x16x16bf16_1k" TO_16, "v_mfma_f32_32x32x8bf16_1k" TO_32,
-     "v_mfma_f32_16x16x4f32", 8, 16, false, false},
+     "v_mfma_f32_16x16x4f32", 8, 16, false, false, false},
     {"gfx950", "v_mfma_f32_16x16x16_bf16" TO_16, "v_mfma_f32_32x32x8_bf16" TO_32,
-     "v_mfma_f32_16x16x4_f32", 4, 8, true, true},
+     "v_mfma_f32_16x16x4_f32", 4, 8, true, true, true},
     {"gfx942", "v_mfma_f32_16x16x16_bf16" TO_16, "v_mfma_f32_32x32x8_bf16" TO_32,
-     "v_mfma_f32_16x16x4_f32", 4, 8, true, true},
+     "v_mfma_f32_16x16x4_f32", 4, 8, true, true, false},
 };
 static const words *chip; // on which the tests run
 
@@ -45,6 +46,28 @@ static void test_shadow(void **) {
     strcat(body, ADD);
     expect_cycles(body, cycles_of("", body, false), 8 * pass + (chip->has_f32_unit ? turn : 0));
     expect_cycles(chip->mfma32, cycles_of("", chip->mfma32, false), chip->passes32 * pass);
+}
+
+/** Tests what waits until a matrix instruction is over, and that longer factors keep vector
+ *  instructions waiting longer. */
+static void test_alone(void **) {
+    const double turn = timing->issue_cycles, pass = timing->pass_cycles;
+    const double alone = chip->passes16 * pass + timing->packed_wait_cycles + turn;
+    static const char *const words[] = {"v_pk_mul_f32 v[8:9], v[10:11], v[12:13]\n",
+                                        "v_dot2_f32_f16 v8, v9, v10, v11\n"};
+    char body[1024];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        snprintf(body, sizeof body, "%s%s", chip->mfma16, words[i]);
+        expect_cycles(body, cycles_of("", body, false), alone);
+    }
+    snprintf(body, sizeof body, "%sv_pk_mul_f16 v8, v9, v10\n", chip->mfma16);
+    expect_cycles(body, cycles_of("", body, false), chip->passes16 * pass);
+    if (!chip->has_long_factors)
+        return;
+    strcpy(body, "v_mfma_f32_16x16x32_bf16 a[0:3], v[2:5], v[6:9], a[0:3]\n");
+    for (unsigned i = 0; i < 3; i++) // one too many beside four passes
+        strcat(body, ADD);
+    expect_cycles(body, cycles_of("", body, false), 4 * pass + turn);
 }
 
 static void test_issue(void **) {
@@ -213,6 +236,14 @@ static void test_rounds(void **) {
     "s_mov_b64 exec, 1\n s_waitcnt lgkmcnt(0)\n global_atomic_add v1, v2, s[0:1]\n"                \
     "s_mov_b64 exec, -1\n v_lshlrev_b32 v1, 4, v0\n"
 
+/** Goes on if a word is 0, which it then makes 1: what must not happen twice. */
+#define SAY_ONE                                                                                    \
+    "s_load_dwordx2 s[0:1], s[0:1], 0x0\n v_mov_b32 v1, 0\n v_mov_b32 v2, 1\n"                     \
+    "s_lshl_b32 s21, s2, 2\n s_waitcnt lgkmcnt(0)\n s_add_u32 s0, s0, s21\n"                       \
+    "s_addc_u32 s1, s1, 0\n again:\n s_load_dword s22, s[0:1], 0x0 glc\n"                          \
+    "s_waitcnt lgkmcnt(0)\n s_cmp_lg_u32 s22, 0\n s_cbranch_scc1 again\n"                          \
+    "global_store_dword v1, v2, s[0:1] sc0 sc1\n"
+
 #define STREAM                                                                                     \
     "global_load_dwordx4 v[4:7], v1, s[0:1]\n v_add_u32 v1, 0x400, v1\n"                           \
     "v_and_b32 v1, 0xfff0, v1\n s_waitcnt vmcnt(4)"
@@ -259,6 +290,7 @@ static void test_long_groups(void **) {
         {"s_cmp_gt_u32 s2, 300\n s_cselect_b32 s21, 1, 0", // not alike: the last take a third
          "s_sub_u32 s20, s20, s21\n" ADD ADD ADD ADD ADD ADD, false},
         {COUNT_ONE, ADD ADD ADD ADD ADD ADD, false},
+        {SAY_ONE, ADD ADD ADD ADD ADD ADD, false},
     };
     static char source[SOURCE_BYTES];
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -452,11 +484,11 @@ static void test_faults(void **) {
 
 int main(void) {
     const struct CMUnitTest parameters[] = {
-        cmocka_unit_test(test_issue),       cmocka_unit_test(test_shadow),
-        cmocka_unit_test(test_latencies),   cmocka_unit_test(test_loads_to_lds),
-        cmocka_unit_test(test_rate_to_lds), cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_waves),       cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_hops)};
+        cmocka_unit_test(test_issue),        cmocka_unit_test(test_shadow),
+        cmocka_unit_test(test_alone),        cmocka_unit_test(test_latencies),
+        cmocka_unit_test(test_loads_to_lds), cmocka_unit_test(test_rate_to_lds),
+        cmocka_unit_test(test_rates),        cmocka_unit_test(test_waves),
+        cmocka_unit_test(test_atomics),      cmocka_unit_test(test_hops)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds),      cmocka_unit_test(test_samples),
         cmocka_unit_test(test_long_groups), cmocka_unit_test(test_power),

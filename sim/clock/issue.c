@@ -97,9 +97,17 @@ static uint64_t end_of_wait(const sim_timed_wave *w, const sim_traits *t, sim_sp
     return end;
 }
 
+/** Returns whether a vector instruction does not run beside a matrix instruction: packed ones with
+ *  two registers as their result, and dot products. */
+static bool runs_alone(const sim_inst *inst) {
+    const bool is_pair = inst->traits.is & SIM_IS_PACKED && inst->dst[0].count == 2;
+    return is_pair || inst->traits.is & SIM_IS_DOT;
+}
+
 /** Returns from which tick on the unit takes the instruction. */
-static uint64_t opens(const visit *v, const sim_timed_wave *w, const sim_traits *t,
+static uint64_t opens(const visit *v, const sim_timed_wave *w, const sim_inst *inst,
                       sim_spent *reason) {
+    const sim_traits *t = &inst->traits;
     const sim_simd *s = v->simd;
     switch (t->unit) {
     case SIM_UNIT_MATRIX:
@@ -107,7 +115,10 @@ static uint64_t opens(const visit *v, const sim_timed_wave *w, const sim_traits 
         return sim_later(s->matrix_free, s->lanes_free);
     case SIM_UNIT_VALU:
         *reason = SIM_SPENT_WAIT_VALU;
-        return s->lanes_free;
+        if (!runs_alone(inst) || s->packed_free <= s->lanes_free)
+            return s->lanes_free;
+        *reason = SIM_SPENT_WAIT_MATRIX;
+        return s->packed_free;
     case SIM_UNIT_TRANS:
         *reason = SIM_SPENT_WAIT_VALU;
         return sim_later(s->lanes_free, s->trans_free);
@@ -140,12 +151,23 @@ static bool needs_result(const visit *v, sim_timed_wave *w, const sim_inst *inst
 
 // ---- after it has issued
 
-static void occupy_matrix(const visit *v, const sim_traits *t) {
-    const uint64_t busy = sim_ticks((uint64_t)t->matrix.passes * v->m->timing->pass_cycles);
-    const uint64_t shadow = sim_ticks(v->m->timing->matrix_shadow_cycles);
+/** Returns how many times 16 bytes a lane has of a matrix instruction's factor. */
+static uint64_t quads_of(const sim_operand *factor) {
+    return factor->count / 4;
+}
+
+static void occupy_matrix(const visit *v, const sim_inst *inst) {
+    const sim_timing *time = v->m->timing;
+    const sim_traits *t = &inst->traits;
+    const uint64_t busy = sim_ticks((uint64_t)t->matrix.passes * time->pass_cycles);
+    const uint64_t a = quads_of(&inst->src[0]), b = quads_of(&inst->src[1]);
+    const uint64_t shadow =
+        sim_ticks(time->matrix_shadow_cycles + (a > b ? a : b) * time->matrix_source_cycles);
     v->m->busy[SIM_PART_MATRIX] += busy;
     v->m->matrix_ops += sim_matrix_ops(&t->matrix);
     v->simd->matrix_free = v->tick + busy;
+    v->simd->packed_free = v->simd->matrix_free + sim_ticks(time->packed_wait_cycles) +
+                           sim_ticks(a ? time->matrix_source_cycles : 0);
     const uint64_t lanes = t->matrix.unit == SIM_MATRIX_XDL && shadow < busy ? shadow : busy;
     v->m->busy[SIM_PART_LANES] += lanes;
     v->simd->lanes_free = v->tick + lanes;
@@ -191,7 +213,7 @@ static void occupy(const visit *v, sim_timed_wave *w, const sim_facts *facts) {
     const sim_traits *t = &facts->inst->traits;
     const bool is_memory = t->unit == SIM_UNIT_VMEM, is_flat = t->addressing == SIM_FLAT;
     if (t->unit == SIM_UNIT_MATRIX)
-        occupy_matrix(v, t);
+        occupy_matrix(v, facts->inst);
     else if (t->unit == SIM_UNIT_VALU || t->unit == SIM_UNIT_TRANS)
         occupy_lanes(v, t);
     if (w->results)
@@ -229,29 +251,37 @@ static void go_on(const visit *v, sim_timed_wave *w, const sim_inst *inst) {
     }
 }
 
-static void add_energy(sim_machine *m, const sim_traits *t) {
-    const sim_timing *time = m->timing;
-    uint32_t per_op = time->flop_f32_fj;
-    switch (t->kind) {
+/** Returns the energy of a multiplication or addition of a matrix instruction. */
+static uint64_t flop_fj(const sim_timing *time, sim_kind kind) {
+    switch (kind) {
     case SIM_KIND_MATRIX_F16:
-        per_op = time->flop_f16_fj;
-        break;
+        return time->flop_f16_fj;
     case SIM_KIND_MATRIX_BF16:
-        per_op = time->flop_bf16_fj;
-        break;
+        return time->flop_bf16_fj;
     case SIM_KIND_MATRIX_I8:
-        per_op = time->flop_i8_fj;
-        break;
+        return time->flop_i8_fj;
     case SIM_KIND_MATRIX_F8:
     case SIM_KIND_MATRIX_F6F4:
-        per_op = time->flop_f8_fj;
-        break;
+        return time->flop_f8_fj;
     default:
-        break;
+        return time->flop_f32_fj;
     }
-    m->energy_fj += t->unit == SIM_UNIT_MATRIX ? sim_matrix_ops(&t->matrix) * per_op
-                    : category_of(t) == VECTOR ? UINT64_C(1000) * time->valu_pj
-                                               : 0;
+}
+
+/** Returns the bytes of registers that a matrix instruction reads and writes. */
+static uint64_t register_bytes(const sim_machine *m, const sim_inst *inst) {
+    const uint64_t sums = 2u * inst->dst[0].count; // the old one and the new one
+    return (sums + inst->src[0].count + inst->src[1].count) * 4 * sim_wave_size(m->dispatch);
+}
+
+static void add_energy(sim_machine *m, const sim_inst *inst) {
+    const sim_timing *time = m->timing;
+    const sim_traits *t = &inst->traits;
+    if (t->unit == SIM_UNIT_MATRIX)
+        m->energy_fj += sim_matrix_ops(&t->matrix) * flop_fj(time, t->kind) +
+                        register_bytes(m, inst) * time->register_byte_fj;
+    else if (category_of(t) == VECTOR)
+        m->energy_fj += UINT64_C(1000) * time->valu_pj;
 }
 
 // ---- barriers
@@ -315,7 +345,7 @@ static void issue(visit *v, sim_timed_wave *w, const sim_inst *inst) {
     v->used |= 1u << category_of(&inst->traits);
     if (m->facts)
         occupy(v, w, m->facts);
-    add_energy(m, &inst->traits);
+    add_energy(m, inst);
     if (inst->traits.is & SIM_SIGNALS)
         r->signalled = v->tick;
     go_on(v, w, inst);
@@ -349,7 +379,7 @@ static bool try_wave(visit *v, sim_timed_wave *w) {
     const category c = category_of(&inst->traits);
     if (c != NO_CATEGORY && v->used >> c & 1)
         return put_off(v, w, v->tick + sim_ticks(v->m->timing->issue_cycles), reason);
-    const uint64_t open = opens(v, w, &inst->traits, &reason);
+    const uint64_t open = opens(v, w, inst, &reason);
     if (open > v->tick)
         return put_off(v, w, open, reason);
     issue(v, w, inst);

@@ -50,9 +50,10 @@ typedef struct sim_timed_wave {
 typedef struct sim_simd {
     uint64_t next; // tick of its next visit; SIM_NEVER: none of its waves can go on alone
     uint64_t lanes_free, trans_free, matrix_free;
-    uint64_t counted;  // up to this tick, `spent` knows where time went
-    sim_spent waits;   // where it goes from there on
-    uint64_t waits_at; // the instruction that this is for: an index of sim_machine.insts
+    uint64_t packed_free; // for what does not run beside matrix instructions
+    uint64_t counted;     // up to this tick, `spent` knows where time went
+    sim_spent waits;      // where it goes from there on
+    uint64_t waits_at;    // the instruction that this is for: an index of sim_machine.insts
     uint64_t spent[SIM_NUM_SPENT];
     sim_timed_wave waves[SIM_MAX_WAVES];
     uint8_t order[SIM_MAX_WAVES]; // places of the waves, oldest first
@@ -159,6 +160,7 @@ struct sim_machine {
     sim_tags *mall;        // null: none
     uint64_t base;         // sim_clock.ticks when the launch began
     uint32_t own_share;    // of 1024 lines, those that no other XCD has fetched before
+    double farther;        // hops that are added to each, since one XCD stands for all
     sim_event *heap;
     size_t heap_count, heap_room;
     sim_resident *idle, *made;

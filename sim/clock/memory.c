@@ -6,9 +6,9 @@
 // until those before it are served; its latency comes on top. A line that is on its way already is
 // not asked for twice. Loads of a wave complete in order (machine.h).
 #include "machine.h"
+#include "share.h"
 
 enum { LINE = 128, MAX_LINES = 2 * SIM_LANES };
-enum { STACKS = 8, STACK_BYTES = 4096 }; // of memory, which addresses go through in turn
 
 // ---- rates
 
@@ -41,17 +41,11 @@ static uint32_t lot_of(uint64_t line) {
 
 // ---- behind the second level
 
-/** Returns in ticks how much later than on average memory answers an XCD about a line. XCDs and
- *  stacks are shared out among the dies that join them: the numbers of neighbours differ in one
- *  bit, those of a square's opposite corners in two. */
+/** Returns in ticks how much later than on average memory answers an XCD about a line. */
 static int64_t distance_of(const sim_xcd *xcd, uint64_t line) {
-    const sim_timing *t = xcd->machine->timing;
-    const uint32_t dies = 1u << t->most_hops;
-    const uint32_t from = xcd->index * dies / xcd->machine->chip->num_xccs;
-    const uint32_t to = (uint32_t)(line * LINE / STACK_BYTES % STACKS) * dies / STACKS;
-    const int twice =
-        2 * __builtin_popcount(from ^ to) - (int)t->most_hops; // the mean's: most_hops
-    return (int64_t)ticks_of_ns(xcd->machine, t->hop_ns) * twice / 2;
+    const sim_machine *m = xcd->machine;
+    const double hops = sim_hops(m->chip, xcd->index, line) - m->timing->most_hops / 2.0;
+    return (int64_t)((double)ticks_of_ns(m, m->timing->hop_ns) * (hops + m->farther));
 }
 
 /** Returns when an answer from memory or its cache is there that takes `ns` on average. */

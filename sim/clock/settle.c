@@ -74,7 +74,7 @@ static bool run_turn(sim_wave *w, uint64_t *insts) {
         const sim_inst *inst = sim_fetch(w, w->group->dispatch->text, w->pc);
         const sim_traits *t = inst ? &inst->traits : nullptr;
         const bool is_own = t && (t->unit == SIM_UNIT_LDS || t->addressing == SIM_SCRATCH);
-        if (!t || (t->access == SIM_ACCESS_ATOMIC && !is_own))
+        if (!t || (!is_own && (t->access == SIM_ACCESS_ATOMIC || t->scope == SIM_SCOPE_SOME)))
             return false;
         sim_wave_slice(w, 1);
     }

@@ -83,7 +83,7 @@ def main():
     parser.add_argument("--aiter", required=True, help="a clone of github.com/ROCm/aiter")
     parser.add_argument("--library", required=True, help="libquernsim.so.0")
     parser.add_argument("--times", required=True, type=pathlib.Path, help="file of modelled times, which grows")
-    parser.add_argument("--gflop", type=float, default=2000, help="rows of more operations are left out (default 2000: none)")
+    parser.add_argument("--gflop", type=float, default=200000, help="rows of more operations are left out (default 200000: none)")
     parser.add_argument("--only", default="", help="rows whose name holds this text")
     parser.add_argument("--clock", default="sample", help="which workgroups run (docs/clock.md)")
     parser.add_argument("--profile", help="file for the simulator's profile of the last row")

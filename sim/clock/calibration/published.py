@@ -48,6 +48,14 @@ class Row:
         return "causal" in self.code_object
 
     @property
+    def copied_bytes(self):
+        """Bytes that the published time's call moves behind the kernel: attn-dsl-bench turns the axes of the result."""
+        if not self.source.startswith("attn-dsl-bench"):
+            return 0
+        batch, heads, length = self.shape
+        return 2 * batch * heads * length * HEAD * FAMILIES[self.family][0]
+
+    @property
     def operations(self):
         """Multiplications and additions."""
         if self.family == "fmha":

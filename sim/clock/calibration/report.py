@@ -26,12 +26,16 @@ FITTED = """## What was fitted to what
   `sim/chip/timing.c`, with int8's, `launch_ns`, `flop_i8_fj`, and `l2_read_bytes` and `hop_ns`, of which sources gave two
   values each. `flop_i8_fj` was read off those of whole rounds on an MI325X, which are marked `kept`: for this number they
   are not. All others have the sources that stand beside them. The families to which nothing was fitted are bf16 on an
-  MI308X, FP8 on an MI355X, and attention; to bf16 on an MI355X nothing but the energy of a multiplication.
+  MI308X, FP8 on an MI355X, and attention, whose ways to round are one of two sources of `valu_pj`; to bf16 on an MI355X
+  nothing but the energy of a multiplication.
 - `roofline` is max(operations / F, bytes / B) + L: three numbers for each GPU and type, fitted to the rows marked `fit`.
   `without its family` is one fit to all rows of the other families, with F and B as parts of each GPU's nominal rates.
 - Two launches are made and the second counts. Its tensors are new, unless AITER's tuner, which takes 101 copies in turn,
   leaves them in the memory-side cache. Launches of more than 70 GFLOP are made once. A product in parts includes 1.9 us
   for the launch that zeroes the result (FP8 and int8).
+- Causal attention's published times (attn-dsl-bench) are of a Python call on an idle GPU, from event to event. The call
+  turns the axes of the result, and a copy of that size at 4.11 TB/s is in the modelled time; the tens of microseconds that
+  pass until the program has queued the launch are not.
 """
 PAIRS = """## Two kernels, one shape
 
