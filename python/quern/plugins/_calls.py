@@ -12,15 +12,24 @@ from .._env import is_set
 from ..torch import _slow
 
 _ALLOWS_SLOW = is_set("QUERN_ALLOW_SLOW")
+_told = set()
+
+
+@torch.compiler.assume_constant_result  # which torch.compile therefore calls as it traces, and leaves out of its graph
+def _tell(name, op, why):
+    if (name, op, why) not in _told:
+        _told.add((name, op, why))
+        logging.getLogger(name).warning("%s: the engine's own: %s", op, why)
+    return True
 
 
 class Calls:
     """Runs one engine's calls."""
 
     def __init__(self, engine):
-        self._logger = logging.getLogger(f"quern.plugins.{engine}")
+        self._name = f"quern.plugins.{engine}"
+        self._logger = logging.getLogger(self._name)
         self._last = {}  # op -> kernel
-        self._told = set()
 
     def __call__(self, op, ours, theirs):
         """Returns ours(), or theirs() where quern has no kernel for the call, or only a slow one that nobody asked for."""
@@ -40,6 +49,4 @@ class Calls:
 
     def tell(self, op, why):
         """Says once that the engine computes an op itself, and why."""
-        if (op, why) not in self._told:
-            self._told.add((op, why))
-            self._logger.warning("%s: the engine's own: %s", op, why)
+        _tell(self._name, op, why)

@@ -37,3 +37,10 @@ def told():
         diffusion.load_plugins()
         diffusion.apply_plugin_hooks()
     return text.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def nothing_said():
+    """Forgets what quern has said, as it says all of it once."""
+    from quern.plugins import _calls
+    _calls._told.clear()

@@ -36,3 +36,10 @@ def test_whole_graph(name):
     assert any(f"quern.{name}" in target for target in targets), targets
     for x, y in zip(*((t,) if isinstance(t, torch.Tensor) else t for t in (got, want)), strict=True):
         assert torch.equal(x.view(torch.uint8), y.view(torch.uint8))
+
+
+def test_what_stays_vllms(caplog):
+    norm, x = layernorm.RMSNorm(H, var_hidden_size=100, dtype=BF16), randn(5, H, dtype=BF16)
+    with torch.inference_mode():
+        assert torch.equal(torch.compile(norm, fullgraph=True, backend="eager")(x), norm.forward_native(x))
+    assert "its variance is that of some columns" in caplog.text

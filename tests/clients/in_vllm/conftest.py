@@ -41,3 +41,10 @@ def config():
     made = VllmConfig(compilation_config=CompilationConfig(custom_ops=["all"]))
     with set_current_vllm_config(made):
         yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_said():
+    """Forgets what quern has said, as it says all of it once."""
+    from quern.plugins import _calls
+    _calls._told.clear()
