@@ -98,6 +98,14 @@ static int32_t index_of(const shape *s, int which, int64_t i) {
                                           : page_of(s, i) * s->page + position_of(i) % s->page);
 }
 
+/** Fills pages with any bits: all codes, NaNs too. Gaps keep their poison. */
+static void fill_cache(trial_case *c, uint8_t *bytes) {
+    const int64_t unit = unit_of(c), page = page_stride(c->shape) * unit;
+    for (int64_t p = 0; p < num_pages(c->shape); p++)
+        for (int64_t i = 0; i < c->shape->page * c->shape->width * unit; i++)
+            bytes[p * page + i] = (uint8_t)qni_random(&c->base.random);
+}
+
 static void fill(void *context, int which) {
     trial_case *c = context;
     qni_area *a = &c->base.areas[which];
@@ -106,11 +114,8 @@ static void fill(void *context, int which) {
     else if (which > SCALE)
         for (int64_t i = 0; i < a->count; i++)
             ((int32_t *)qni_area_host(a))[i] = index_of(c->shape, which, i);
-    else if (which == CACHE) // any bits: all codes, NaNs too
-        for (int64_t i = 0; i < num_pages(c->shape) * page_stride(c->shape) * unit_of(c); i++)
-            if (i % (page_stride(c->shape) * unit_of(c)) <
-                c->shape->page * c->shape->width * unit_of(c))
-                ((uint8_t *)qni_area_host(a))[i] = (uint8_t)qni_random(&c->base.random);
+    else if (which == CACHE)
+        fill_cache(c, qni_area_host(a));
 }
 
 static const void *place(void *context, bool on_host) {
