@@ -75,7 +75,8 @@ static qn_status read_matrix(rows_call *c, const char *name, DLTensor *out, uint
 /** Reads tokens, whether they are valid, and the rows that they are of. */
 static qn_status read_tokens(rows_call *c) {
     const qn_sample_args *const a = &c->given;
-    const int64_t batch = a->indices && a->indices->ndim == 1 ? a->indices->shape[0] : -1;
+    const bool is_vector = a->indices && a->indices->ndim == 1 && a->indices->shape;
+    const int64_t batch = is_vector ? a->indices->shape[0] : -1;
     const int64_t count = a->indices ? batch : (int64_t)c->p.rows.rows;
     c->t[INDICES] = qni_indices("indices", a->indices, nullptr);
     c->t[INDICES].may_be_null = true;

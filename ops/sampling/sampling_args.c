@@ -58,7 +58,7 @@ qn_status qni_sampling_read_numbers(const qni_call *call, qn_stream *stream,
 /** Reads one of seeds and offsets; *step says whether rows have entries of their own. */
 static qn_status read_i64(const qni_call *call, const char *name, const DLTensor *given,
                           int64_t batch, qni_tensor *t, const int64_t **out, uint32_t *step) {
-    const bool is_one = given && given->ndim == 1 && given->shape[0] == 1;
+    const bool is_one = given && given->ndim == 1 && given->shape && given->shape[0] == 1;
     const int64_t count = is_one ? 1 : batch;
     *t = (qni_tensor){
         name, given, 1, 1u << QNI_I64, .shape = &count, .has_rows = true, .may_be_null = true};

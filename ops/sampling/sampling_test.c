@@ -342,7 +342,11 @@ static void test_refusals(void **) {
     assert_refused(qn_sample(stream, &a), QN_E_INVALID, "seeds has shape [3], needs [2]");
     MAKE(&seeds, QNI_I32, 2);
     assert_refused(qn_sample(stream, &a), QN_E_UNSUPPORTED, "seeds has dtype i32; accepted: i64");
-    a.seeds = nullptr, a.out = &x.t;
+    seeds.t.shape = nullptr;
+    assert_refused(qn_sample(stream, &a), QN_E_INVALID, "seeds has a null shape");
+    a.seeds = nullptr, a.indices = &seeds.t;
+    assert_refused(qn_sample(stream, &a), QN_E_INVALID, "indices has a null shape");
+    a.indices = nullptr, a.out = &x.t;
     assert_refused(qn_sample(stream, &a), QN_E_INVALID, "out has 2 dimensions, needs 1");
     a.out = &out.t, a.struct_size = 8;
     assert_refused(qn_sample(stream, &a), QN_E_INVALID, "struct_size");

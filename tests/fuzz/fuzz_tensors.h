@@ -393,6 +393,14 @@ static inline void put_scale(tensor *x, input *in) {
     put(x, 0, &scale, sizeof scale);
 }
 
+/** Makes numbers of a tensor's bytes, so that not every row has a NaN: clears an exponent's top; if
+ *  is_probs, the sign as well, so that all are from 0 to below 2. */
+static inline void calm(tensor *x, bool is_probs) {
+    const int64_t size = bytes_of_element(&x->t);
+    for (int64_t i = size - 1; x->home == x && size > 0 && i < x->bytes; i += size)
+        x->copy[i] = x->memory[i] &= is_probs ? 0x3F : 0xBF;
+}
+
 static inline void free_tensors(tensor *tensors, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         free(tensors[i].memory);
