@@ -65,6 +65,9 @@ typedef struct qk_chain_args {
     uint32_t batch, n, vocab;
 } qk_chain_args;
 
+/** Threads of a workgroup, and tokens that a lane takes at a time. */
+enum { QK_PENALTIES_THREADS = 256, QK_PENALTIES_GROUP = 4 };
+
 /** The arguments for penalties. */
 typedef struct qk_penalty_args {
     const void *x;

@@ -4,7 +4,8 @@
 // Needs     atomic additions in LDS
 // Tile      a workgroup has a row; lanes go along it 16 bytes at a time, four times under way. What
 //           lies before the first and behind the last whole 16 bytes goes an element a lane
-// Launch    1024 threads; workgroups step through the rows that are left
+// Launch    1024 threads; workgroups step through the rows that are left. Penalties: 256, and
+//           few rows are shared by workgroups, which grid.y counts
 // LDS       41 KiB: a histogram, a list of elements, a sum for each wave, what was found
 // Edges     none: run-time bounds
 // Passes    one for the largest element; two for each of top_k and top_p: a histogram, and a list
@@ -14,6 +15,7 @@
 //           Numbers take one more, which writes them. Three for each of top_k and top_p, one for
 //           each digit of the last kept key, where a list cannot help (sampling_select_gpu.h)
 // Source    radix select; inverse of a cumulative sum
+#include "sampling_penalties_gpu.h"
 #include "sampling_select_gpu.h"
 
 // ---- functions on rows
@@ -40,15 +42,6 @@ typedef struct writer {
     float factor;
 } writer;
 
-QD_INLINE void store4(const writer *w, uint32_t i, qd_f32x4 v) {
-    if (w->dtype == QD_F32)
-        *(qd_f32x4 *)((float *)w->out + i) = v;
-    else if (w->dtype == QD_F16)
-        *(qd_f16x4 *)((uint16_t *)w->out + i) = __builtin_convertvector(v, qd_f16x4);
-    else
-        *(qd_bf16x4 *)((uint16_t *)w->out + i) = __builtin_convertvector(v, qd_bf16x4);
-}
-
 QD_INLINE void visit_for_writing(const row *r, void *state, uint32_t i, qd_f32x4 x, bool is_one) {
     const writer *w = state;
     qd_f32x4 v = x;
@@ -60,7 +53,7 @@ QD_INLINE void visit_for_writing(const row *r, void *state, uint32_t i, qd_f32x4
         for (int k = 0; k < 4; k++)
             v[k] = x[k] >= r->least_x ? x[k] : -__builtin_inff();
     if (w->is_aligned && !is_one)
-        store4(w, i, v);
+        store4(w->dtype, w->out, i, v);
     else QD_UNROLL
         for (uint32_t k = 0; k < 4; k++)
             if (k == 0 || !is_one)
@@ -188,23 +181,13 @@ QD_KERNEL_WITHIN(1024, 64, qk_sampling_chain)(const qk_chain_args all) {
 
 // ---- penalties
 
-QD_INLINE void penalize_row(const qk_penalty_args *g, uint32_t b) {
-    const float repetition = g->repetitions ? g->repetitions[b] : g->repetition;
-    const float presence = g->presences ? g->presences[b] : g->presence;
-    const float frequency = g->frequencies ? g->frequencies[b] : g->frequency;
-    const uint32_t bytes = g->dtype == QD_F32 ? 4 : 2;
-    const row r = {.x = (const char *)g->x + b * g->x_row * bytes, .dtype = g->dtype};
-    void *out = (char *)g->out + b * g->out_row * bytes;
-    for (uint32_t i = qd_thread(); i < g->vocab; i += THREADS) {
-        const int32_t count = g->counts ? g->counts[b * g->counts_row + i] : 0;
-        const bool in_prompt = g->in_prompt && g->in_prompt[b * g->prompt_row + i];
-        store(g->dtype, out, i,
-              qk_penalized(load(&r, i), count, in_prompt, repetition, presence, frequency));
+QD_KERNEL_WITHIN(256, 64, qk_sampling_penalties)(const qk_penalty_args g) {
+    qd_begin();
+    const uint32_t lane = __gpu_block_id(1) * QK_PENALTIES_THREADS + qd_thread();
+    const uint32_t lanes = __gpu_num_blocks(1) * QK_PENALTIES_THREADS;
+    for (uint32_t b = qd_block(); b < g.batch; b += __gpu_num_blocks(0)) {
+        const penalized r = penalized_of(&g, b);
+        penalize_row(&r, g.vocab, lane, lanes);
     }
 }
-
-QD_KERNEL_WITHIN(1024, 64, qk_sampling_penalties)(const qk_penalty_args g) {
-    qd_begin();
-    for (uint32_t b = qd_block(); b < g.batch; b += __gpu_num_blocks(0))
-        penalize_row(&g, b);
-}
+static_assert(QK_PENALTIES_THREADS == 256);

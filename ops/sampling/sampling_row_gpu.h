@@ -42,6 +42,16 @@ QD_INLINE void store(uint32_t dtype, void *p, uint32_t i, float v) {
         qd_store1(QD_BF16, (uint16_t *)p + i, v);
 }
 
+/** Stores four elements, the first of which lies at a multiple of four elements' bytes. */
+QD_INLINE void store4(uint32_t dtype, void *p, uint32_t i, qd_f32x4 v) {
+    if (dtype == QD_F32)
+        *(qd_f32x4 *)((float *)p + i) = v;
+    else if (dtype == QD_F16)
+        *(qd_f16x4 *)((uint16_t *)p + i) = __builtin_convertvector(v, qd_f16x4);
+    else
+        *(qd_bf16x4 *)((uint16_t *)p + i) = __builtin_convertvector(v, qd_bf16x4);
+}
+
 /** Returns the elements whose keys are not below `key`, as a bound for elements; a row with a
  *  largest key has no NaN. */
 QD_INLINE float bound_of_key(uint32_t key) {
