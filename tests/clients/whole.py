@@ -93,9 +93,11 @@ class Steps:
 
 
 def generated(model, start, count):
-    """Lets the model go on from start, a token at a time. Returns the tokens and the Steps that led to them."""
+    """Lets the model go on from start, a token at a time and past any that would end the text. Returns the tokens and the Steps
+    that led to them."""
+    model.generation_config.eos_token_id = None
     with torch.inference_mode(), choices_of(model) as choices:
-        result = model.generate(**start, max_new_tokens=count, min_new_tokens=count, do_sample=False, output_logits=True,
+        result = model.generate(**start, max_new_tokens=count, do_sample=False, output_logits=True,
                                 return_dict_in_generate=True)
     return result.sequences, Steps(torch.stack(result.logits)[:, 0], choices)
 
