@@ -368,11 +368,6 @@ QD_INLINE uint32_t qd_lds_fetch_add(QD_LDS uint32_t *p, uint32_t x) {
     return __scoped_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }
 
-/** Loads a word of LDS that other lanes may be adding to. */
-QD_INLINE uint32_t qd_lds_load(QD_LDS uint32_t *p) {
-    return __scoped_atomic_load_n(p, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
-}
-
 typedef uint32_t __attribute__((may_alias)) qd_half;
 
 /** Adds to the low half of 64 bits of LDS; the sum of all that is added is below 2^32. */

@@ -23,12 +23,10 @@ enum { ROOM = 1536 }; // elements of a part of the list
 
 // ---- histograms
 
-/** Makes the histogram and the list empty. */
-QD_INLINE void clear(void) {
+/** Makes the histogram empty. */
+QD_INLINE void clear_bins(void) {
     for (uint32_t i = qd_thread(); i < BINS; i += THREADS)
         bins[i] = 0;
-    if (qd_thread() < 2)
-        listed[qd_thread()] = 0;
     qd_barrier();
 }
 
@@ -39,6 +37,10 @@ QD_INLINE uint32_t find_bin(bool is_share, float p, uint64_t *need) {
     const uint32_t high = BINS - 1 - 2 * qd_thread();
     const uint64_t upper = bins[high], both = upper + bins[high - 1];
     const uint64_t scanned = scan_lanes(both);
+    if (qd_thread() == 0) {
+        found_bin = BINS;
+        found_above = 0;
+    }
     put_waves(scanned);
     const uint64_t waves = scan_waves(), total = read_lane(waves, QD_WAVE - 1);
     const uint64_t before = scanned - both + (qd_wave() > 0 ? read_lane(waves, qd_wave() - 1) : 0);
@@ -50,9 +52,8 @@ QD_INLINE uint32_t find_bin(bool is_share, float p, uint64_t *need) {
         found_above = before + (is_lower ? upper : 0);
     }
     qd_barrier();
-    const bool is_there = *need <= total;
-    *need -= is_there ? found_above : 0;
-    const uint32_t bin = is_there ? found_bin : BINS;
+    *need -= found_above;
+    const uint32_t bin = found_bin;
     qd_barrier();
     return bin;
 }
@@ -97,20 +98,29 @@ QD_INLINE void visit_for_masses(const row *r, void *, uint32_t, qd_f32x4 x, bool
     }
 }
 
+/** What a lane lists: the elements of a bin and those above. */
+typedef struct lister {
+    uint32_t bin;
+    uint32_t full; // a bit for each half that the lane has found full
+} lister;
+
 QD_INLINE void visit_for_list(const row *r, void *state, uint32_t i, qd_f32x4 x, bool) {
-    const uint32_t bin = *(const uint32_t *)state;
+    lister *l = state;
+    const uint32_t bin = l->bin;
     const places p = places_of(r, x);
     if (qd_max(qd_max(p.at[0], p.at[1]), qd_max(p.at[2], p.at[3])) < bin)
         return;
     QD_UNROLL for (uint32_t k = 0; k < 4; k++) {
         const uint32_t half = p.at[k] > bin;
-        // A half that has too many is of no use, and takes no more.
-        if (p.at[k] < bin || qd_lds_load(&listed[half]) > ROOM)
+        // A half that has too many is of no use, and the lane gives it no more.
+        if (p.at[k] < bin || l->full >> half & 1)
             continue;
         const uint32_t slot = qd_lds_fetch_add(&listed[half], 1);
         if (slot < ROOM) {
             list_x[half * ROOM + slot] = x[k];
             list_index[half * ROOM + slot] = i + k;
+        } else {
+            l->full |= 1u << half;
         }
     }
 }
@@ -123,16 +133,18 @@ enum { ROW, BIN, LIST };
 QD_INLINE uint32_t list_bin(row *r, bool by_mass, float p, uint64_t *need) {
     uint64_t left = *need;
     r->is_listed = false;
-    clear();
+    if (qd_thread() < 2)
+        listed[qd_thread()] = 0;
+    clear_bins();
     if (by_mass)
         walk_row(r, visit_for_masses, nullptr);
     else
         walk_row(r, visit_for_counts, nullptr);
     qd_barrier();
-    uint32_t bin = find_bin(by_mass, p, &left);
-    if (bin == BINS)
+    lister l = {.bin = find_bin(by_mass, p, &left)};
+    if (l.bin == BINS)
         return ROW;
-    walk_row(r, visit_for_list, &bin);
+    walk_row(r, visit_for_list, &l);
     qd_barrier();
     r->in_bin = listed[0];
     r->above = listed[1];
@@ -163,7 +175,7 @@ QD_INLINE float element_of(const row *r, uint32_t among, uint32_t i, uint32_t *i
  *  from bit `above` on; 0: whatever it is. */
 QD_INLINE void fill_bins(const row *r, uint32_t among, uint32_t by, uint32_t key, uint32_t above,
                          uint32_t shift) {
-    clear();
+    clear_bins();
     for (uint32_t i = qd_thread(); i < count_of(r, among); i += THREADS) {
         uint32_t index;
         const float x = element_of(r, among, i, &index);
