@@ -4,6 +4,7 @@
 #define QNI_WALK_H
 
 #include "../runtime/runtime.h"
+#include "area.h"
 
 /** Whether a problem is tried: when its turn comes, or whatever its turn is. */
 typedef enum qni_due { QNI_DUE_BY_TURN, QNI_DUE_NEVER, QNI_DUE_ALWAYS } qni_due;
@@ -35,6 +36,11 @@ static inline bool qni_walk_next(qni_walk *w) {
 static inline qni_due qni_walk_far(const qni_walk *w) {
     return w->type == QNI_BF16 && (w->form == 0 || w->thinning == 1) ? QNI_DUE_ALWAYS
                                                                      : QNI_DUE_NEVER;
+}
+
+/** Says when a shape is due whose rows have so many elements between them. */
+static inline qni_due qni_walk_by_gap(const qni_walk *w, int64_t gap) {
+    return gap > qni_far / 2 ? qni_walk_far(w) : QNI_DUE_BY_TURN;
 }
 
 #endif

@@ -190,7 +190,7 @@ static qn_status try_batches(qni_trial_run *run, const form *f) {
 }
 
 static qni_due is_due(const qni_walk *w) {
-    return shapes[w->shape].gap > qni_far / 2 ? qni_walk_far(w) : QNI_DUE_BY_TURN;
+    return qni_walk_by_gap(w, shapes[w->shape].gap);
 }
 
 qn_status qni_moe_try_activate(qni_trial_run *run) {

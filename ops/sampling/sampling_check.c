@@ -485,9 +485,7 @@ static qni_due is_due(const qni_walk *w) {
     const form *f = &forms[w->form];
     if (f->what == QK_SAMPLING_CHAIN && (w->type != QNI_F32 || shapes[w->shape].gap != 0))
         return QNI_DUE_NEVER;
-    if (shapes[w->shape].gap > qni_far / 2)
-        return qni_walk_far(w);
-    return QNI_DUE_BY_TURN;
+    return qni_walk_by_gap(w, shapes[w->shape].gap);
 }
 
 static qn_status try_op(qni_trial_run *run, const qni_op *op) {
