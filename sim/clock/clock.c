@@ -2,12 +2,12 @@
 // Runs a launch on the machine, and makes of the machine's ticks a time on the chip.
 #include "clock.h"
 
-#include "demand.h"
 #include "machine.h"
 #include "power.h"
 #include "report.h"
 #include "settle.h"
 #include "share.h"
+#include "streams/demand.h"
 #include "timeline.h"
 
 #include <stdio.h>

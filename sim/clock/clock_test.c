@@ -2,7 +2,7 @@
 // Tests of the clock: small programs, each of which must take the time that the chip's parameters
 // say.
 #include "clock_testing.h"
-#include "overlap.h"
+#include "streams/overlap.h"
 #include "tags.h"
 
 /** What a chip's matrix instructions are called, and their passes. */

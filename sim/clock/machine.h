@@ -13,8 +13,8 @@
 #include "../look/look.h"
 #include "../pool.h"
 #include "clock.h"
-#include "overlap.h"
 #include "sample.h"
+#include "streams/overlap.h"
 
 constexpr uint32_t SIM_TICKS = 16;
 enum { SIM_MAX_SIMDS = 4, SIM_MAX_JOINT = 2, SIM_MAX_WAVES = 16 }; // of a unit

@@ -9,7 +9,7 @@
 
 #include "../chip/chip.h"
 #include "../clock/clock.h"
-#include "../clock/schedule.h"
+#include "../clock/streams/schedule.h"
 #include "../memory.h"
 #include "../object/object.h"
 #include "../options.h"

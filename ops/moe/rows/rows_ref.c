@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The definition of the sum over a token's experts, in f32, an element at a time.
-#include "moe.h"
+#include "../moe.h"
 
 float qni_moe_sum_ref(const qni_moe_sum_problem *p, int64_t token, int64_t i) {
     float sum = 0;

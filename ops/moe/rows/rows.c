@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // qn_moe_permute and qn_moe_sum: they read their tensors and make problems.
-#include "../../runtime/tensor/read.h"
-#include "moe.h"
+#include "../../../runtime/tensor/read.h"
+#include "../moe.h"
 
 constexpr uint32_t of_rows = qni_of_floats | qni_of_fp8 | 1u << QNI_I8;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of permutation, whose bytes must be their source's, and of sums, which must
 // have the definition's bits.
-#include "../../check/case.h"
-#include "moe.h"
-#include "moe_check.h"
+#include "../../../check/case.h"
+#include "../moe.h"
+#include "../moe_check.h"
 
 #include <string.h>
 

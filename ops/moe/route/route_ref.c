@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The definition of routing, in f32, an expert at a time. route_test.c compares its scores with
 // double precision.
-#include "moe.h"
+#include "../moe.h"
 
 /** Returns the sum of exp(logits - top), by partial sums that are added in pairs. */
 static float exp_sum(const qni_moe_route_problem *p, int64_t token, float top) {

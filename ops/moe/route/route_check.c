@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of routing. Kernels must have the definition's bits, in weights as well.
-#include "../../check/batches.h"
-#include "../../check/case.h"
-#include "../../check/walk.h"
-#include "moe.h"
-#include "moe_check.h"
+#include "../../../check/batches.h"
+#include "../../../check/case.h"
+#include "../../../check/walk.h"
+#include "../moe.h"
+#include "../moe_check.h"
 
 typedef struct form {
     const char *name;
@@ -206,7 +206,7 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s) 
 }
 
 static qni_due is_due(const qni_walk *w) {
-    return shapes[w->shape].gap > qni_far / 2 ? qni_walk_far(w) : QNI_DUE_BY_TURN;
+    return qni_walk_by_gap(w, shapes[w->shape].gap);
 }
 
 qn_status qni_moe_try_route(qni_trial_run *run) {

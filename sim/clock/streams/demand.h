@@ -3,7 +3,7 @@
 #ifndef SIM_DEMAND_H
 #define SIM_DEMAND_H
 
-#include "machine.h"
+#include "../machine.h"
 
 /** Returns the demand of a launch that ran to a tick; its results are in the machine's dispatch.
  *  The caller frees it. Returns null if memory runs out. */

@@ -7,8 +7,8 @@
 // Launch    256 threads; waves and lanes step through what is left
 // Edges     any shape; a row's last elements and rows off 16 bytes go an element at a time
 // Source    the serving engines' permutation and moe_sum
+#include "../moe_abi.h"
 #include "elements.h"
-#include "moe_abi.h"
 
 #define COPY_ITEMS(type)                                                                           \
     for (uint32_t i = qd_lane(); i < g->items; i += QD_WAVE)                                       \

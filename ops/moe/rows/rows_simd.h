@@ -4,8 +4,8 @@
 #ifndef QNI_MOE_ROWS_SIMD_H
 #define QNI_MOE_ROWS_SIMD_H
 
-#include "../shared/simd.h"
-#include "moe.h"
+#include "../../shared/simd.h"
+#include "../moe.h"
 
 /** Adds up elements i .. i + 4 QN_LANES - 1 of a token's rows, of which `count` exist. */
 QN_INLINE void sum_part(qni_dtype dtype, const qni_moe_sum_problem *p, int64_t token, int64_t i,

@@ -4,7 +4,7 @@
 #ifndef QNI_MOE_ROUTE_SIMD_H
 #define QNI_MOE_ROUTE_SIMD_H
 
-#include "moe.h"
+#include "../moe.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the kernels of rows_gpu.c.
-#include "moe.h"
+#include "../moe.h"
 
 enum { THREADS = 256, RUN = 8 };
 constexpr int64_t max_grid = 1 << 20; // workgroups step through what is left

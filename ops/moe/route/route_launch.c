@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the kernel of route_gpu.c.
-#include "moe.h"
+#include "../moe.h"
 
 enum { LANES = 16, LEAST_TOKENS = 4 }; // lanes a token; tokens of a wave of 64
 constexpr int64_t max_grid = 1 << 20;  // workgroups step through the other tokens

@@ -10,8 +10,8 @@
 // Edges     up to 2048 experts; lanes of tokens past the end compute the last token's and store
 //           nothing
 // Source    grouped_topk and topk_softmax of the serving engines
+#include "../moe_abi.h"
 #include "elements.h"
-#include "moe_abi.h"
 #include "reduce.h"
 
 [[clang::loader_uninitialized]] static QD_LDS uint32_t lds[QK_MOE_ROUTE_WORDS];

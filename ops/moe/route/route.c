@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // qn_moe_route: reads its tensors and makes a problem.
-#include "../../runtime/tensor/read.h"
-#include "moe.h"
+#include "../../../runtime/tensor/read.h"
+#include "../moe.h"
 
 #include <stdlib.h>
 

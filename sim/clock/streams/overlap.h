@@ -5,9 +5,9 @@
 #ifndef SIM_OVERLAP_H
 #define SIM_OVERLAP_H
 
-#include "../chip/chip.h"
+#include "../../chip/chip.h"
+#include "../sample.h"
 #include "moment.h"
-#include "sample.h"
 
 /** What launches share: of a unit; from the second level on, of all units. */
 typedef enum sim_part {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routing: what the function refuses, and how near its scores are to double precision.
 // families_test shows that kernels have the definition's bits.
-#include "../shared/op_test.h"
-#include "moe.h"
+#include "../../shared/op_test.h"
+#include "../moe.h"
 
 enum { TOKENS = 5, EXPERTS = 16, TOP_K = 3 };
 
