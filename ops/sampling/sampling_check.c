@@ -219,10 +219,11 @@ static double logit_of(trial_case *c, int64_t row, int64_t i) {
 }
 
 /** Returns a probability: rows as those of logits, one with values too small to count, one that is
- *  not normal, and one whose sum is far from 1. */
+ *  not normal, one whose sum is far from 1, and one of the smallest masses there are, where a draw
+ *  that is off by one is another token. */
 static double prob_of(trial_case *c, int64_t row, int64_t i) {
     const double normal = qni_random_normal(&c->base.random), vocab = (double)c->shape->vocab;
-    switch (row % 8) {
+    switch (row % 9) {
     case 1:
         return fmin(1, fabs(rint(4 * normal)) / vocab / 4);
     case 2:
@@ -237,6 +238,8 @@ static double prob_of(trial_case *c, int64_t row, int64_t i) {
         return ldexp(fabs(normal) / (1 + fabs(normal)), i % 7 ? -60 : -1);
     case 7:
         return ldexp(fmin(1, exp(2 * normal) / 8), -(int)(i % 20));
+    case 8:
+        return i % 3 ? 0 : ldexp(1, -QK_SAMPLING_POINT);
     default:
         return fmin(1, exp(normal) / 1.6 / vocab);
     }
