@@ -18,6 +18,7 @@ import argparse
 import ctypes
 import importlib.util
 import json
+import sys
 import time
 
 import peer_common
@@ -170,20 +171,22 @@ def others_of(theirs, extra):
     return [Side(way, run) for way, run in theirs.items()] + ([Side("flashinfer", extra)] if extra else [])
 
 
-def replayed(torch, side):
-    """Records a side for replay. What a recording does not take runs as it is."""
+def can_replay(torch, side):
+    """Records a peer's calls. Those that read on the host cannot be recorded."""
     try:
         side.record(torch)
         return True
-    except RuntimeError:
+    except RuntimeError as error:
         torch.cuda.synchronize()
+        print(f"{side.name}: has no time, as no graph takes it: {str(error).splitlines()[0]}", file=sys.stderr)
         return False
 
 
-def take_turns_on(torch, device, sides, options):
-    """Times the sides on a GPU: of their calls replayed in a graph."""
-    kept = [side for side in sides if replayed(torch, side)]
-    take_turns(kept, timer_of(torch, device), options, GRAPH_CALLS)
+def take_turns_on(torch, device, ours, others, options):
+    """Times the sides on a GPU, their calls replayed in graphs. Returns the peers that have times."""
+    ours.record(torch)
+    kept = [side for side in others if can_replay(torch, side)]
+    take_turns([ours, *kept], timer_of(torch, device), options, GRAPH_CALLS)
     return kept
 
 
@@ -202,7 +205,7 @@ def measure_rows(options, torch, quern, rows):
         if device.type == "cpu":
             take_turns([ours, *others], processor_time if options.processor_time else timer_of(torch, device), options)
         else:
-            others = take_turns_on(torch, device, [ours, *others], options)[1:]
+            others = take_turns_on(torch, device, ours, others, options)
         other = min(others, key=lambda side: side.median)
         yield {"op": name, "rows": rows, "vocab": options.vocab, "threads": options.threads_here, "peer": other.name,
                "quern_us": ours.median / 1e3, "peer_us": other.median / 1e3, "ratio": other.median / ours.median,
