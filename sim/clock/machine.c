@@ -160,8 +160,8 @@ static bool init_xcd(sim_machine *m, sim_clock *clock, uint32_t index) {
     xcd->num_groups = all < m->sample.run ? all : m->sample.run;
     xcd->units = calloc(m->units_per_xcd, sizeof *xcd->units);
     xcd->scalars = calloc(scalars, sizeof *xcd->scalars);
-    xcd->channel_free = calloc(t->l2_channels, sizeof *xcd->channel_free);
-    bool ok = xcd->units && xcd->scalars && xcd->channel_free &&
+    xcd->channels = calloc(t->l2_channels, sizeof *xcd->channels);
+    bool ok = xcd->units && xcd->scalars && xcd->channels &&
               sim_tags_init(&xcd->l2, m->chip->l2_bytes, SIM_LINE, t->l2_ways) && init_mids(m, xcd);
     for (uint32_t i = 0; ok && i < m->units_per_xcd; i++)
         ok = init_unit(m, xcd, i);
@@ -178,12 +178,12 @@ static bool init_memory(sim_machine *m, sim_clock *clock) {
     const uint32_t channels = t->hbm_channels * m->num_xcds / busy;
     m->hbm_channels = channels ? channels : 1;
     m->hbm_ticks = (uint64_t)SIM_LINE * SIM_TICKS * m->chip->clock_khz / 1000 / t->hbm_mb_per_s;
-    m->hbm_free = calloc(m->hbm_channels, sizeof *m->hbm_free);
+    m->hbm = calloc(m->hbm_channels, sizeof *m->hbm);
     const uint64_t bytes = ((uint64_t)t->mall_mib << 20) * m->num_xcds / busy;
     if (bytes && !clock->mall.lines && !sim_tags_init(&clock->mall, bytes, SIM_LINE, 16))
         return false;
     m->mall = bytes ? &clock->mall : nullptr;
-    return m->hbm_free;
+    return m->hbm;
 }
 
 sim_machine *sim_machine_create(sim_dispatch *d, sim_clock *clock) {
@@ -237,7 +237,7 @@ static void deinit_xcd(sim_machine *m, sim_xcd *xcd) {
     sim_tags_deinit(&xcd->l2);
     free(xcd->units);
     free(xcd->scalars);
-    free(xcd->channel_free);
+    free(xcd->channels);
 }
 
 void sim_machine_destroy(sim_machine *m) {
@@ -255,7 +255,7 @@ void sim_machine_destroy(sim_machine *m) {
     free(m->spans);
     free(m->settle.base);
     free(m->insts);
-    free(m->hbm_free);
+    free(m->hbm);
     free(m->heap);
     free(m);
 }

@@ -14,6 +14,7 @@
 #include "../pool.h"
 #include "clock.h"
 #include "sample.h"
+#include "server.h"
 #include "streams/overlap.h"
 
 constexpr uint32_t SIM_TICKS = 16;
@@ -85,7 +86,7 @@ typedef struct sim_group_unit {
 /** A cache that some compute units share, in front of the second level. */
 typedef struct sim_mid {
     sim_tags tags;
-    uint64_t free_from;
+    sim_server server;
 } sim_mid;
 
 /** What some compute units share: the scalar cache and the instruction cache. */
@@ -97,9 +98,9 @@ typedef struct sim_xcd {
     sim_machine *machine;
     sim_group_unit *units;
     sim_scalar_unit *scalars;
-    sim_mid *mids;          // null: none
-    uint64_t *channel_free; // of the second level
-    uint64_t fabric_free;   // in ticks times fabric_bytes
+    sim_mid *mids;        // null: none
+    sim_server *channels; // of the second level
+    sim_server fabric;    // in ticks times fabric_bytes
     uint64_t dispatch_free;
     sim_tags l2;
     uint64_t next_group, num_groups; // in the order in which it gets them
@@ -155,7 +156,7 @@ struct sim_machine {
     uint32_t occupancy;               // workgroups of a unit
     uint32_t waves_per_group;
     uint64_t hbm_ticks; // of a line on a channel
-    uint64_t *hbm_free;
+    sim_server *hbm;
     uint32_t hbm_channels; // for the XCDs that run in detail
     sim_tags *mall;        // null: none
     uint64_t base;         // sim_clock.ticks when the launch began

@@ -3,8 +3,9 @@
 // the memory-side cache and memory.
 //
 // Each part takes requests one after the other at its rate, so that a request finds the part busy
-// until those before it are served; its latency comes on top. A line that is on its way already is
-// not asked for twice. Loads of a wave complete in order (machine.h).
+// until those before it are served; its latency comes on top. Parts that units share get requests
+// out of the order of their time (server.h). A line that is on its way already is not asked for
+// twice. Loads of a wave complete in order (machine.h).
 #include "machine.h"
 #include "share.h"
 
@@ -12,7 +13,7 @@ enum { LINE = 128, MAX_LINES = 2 * SIM_LANES };
 
 // ---- rates
 
-/** Takes a part at a tick for some ticks. Returns when its work begins. */
+/** Takes a part of a unit at a tick for some ticks. Returns when its work begins. */
 static uint64_t take(uint64_t *free_from, uint64_t at, uint64_t ticks) {
     const uint64_t begin = sim_later(*free_from, at);
     *free_from = begin + ticks;
@@ -25,13 +26,6 @@ static uint64_t ticks_of_bytes(uint64_t bytes, uint32_t bytes_per_cycle) {
 
 static uint64_t ticks_of_ns(const sim_machine *m, uint32_t ns) {
     return (uint64_t)ns * m->chip->clock_khz * SIM_TICKS / 1000000;
-}
-
-/** Takes a part that moves few bytes in a tick, whose rate a line's whole ticks would miss by some
- *  percent: free_from counts ticks times bytes a cycle. Returns when its work begins, in ticks. */
-static uint64_t take_bytes(uint64_t *free_from, uint64_t at, uint64_t bytes,
-                           uint32_t bytes_per_cycle) {
-    return take(free_from, at * bytes_per_cycle, bytes * SIM_TICKS) / bytes_per_cycle;
 }
 
 /** Returns a number below 1024 that says nothing of a line's channel. */
@@ -57,12 +51,13 @@ static uint64_t from_memory(const sim_xcd *xcd, uint64_t line, uint64_t begin, u
 /** Writes a line that leaves the second level to memory. Nobody waits for it. */
 static void write_back(sim_machine *m, uint64_t line, uint64_t at) {
     m->traffic.hbm_lines++;
-    take(&m->hbm_free[sim_spread(line, m->hbm_channels)], at, m->hbm_ticks);
+    sim_serve(&m->hbm[sim_spread(line, m->hbm_channels)], at, m->hbm_ticks, 1);
 }
 
 static uint64_t read_memory(sim_xcd *xcd, uint64_t line, uint64_t at) {
     sim_machine *m = xcd->machine;
-    const uint64_t begin = take_bytes(&xcd->fabric_free, at, LINE, m->timing->fabric_bytes);
+    // a line takes few ticks, and whole ones would miss the rate by some percent
+    const uint64_t begin = sim_serve(&xcd->fabric, at, LINE * SIM_TICKS, m->timing->fabric_bytes);
     m->traffic.fabric_lines++;
     sim_cached *held = m->mall ? sim_tags_find(m->mall, line) : nullptr;
     if (held || (m->mall && lot_of(line) >= m->own_share)) {
@@ -72,7 +67,7 @@ static uint64_t read_memory(sim_xcd *xcd, uint64_t line, uint64_t at) {
     }
     m->traffic.hbm_lines++;
     const uint64_t served =
-        take(&m->hbm_free[sim_spread(line, m->hbm_channels)], begin, m->hbm_ticks);
+        sim_serve(&m->hbm[sim_spread(line, m->hbm_channels)], begin, m->hbm_ticks, 1);
     const uint64_t done = from_memory(xcd, line, served, m->timing->hbm_ns);
     if (m->mall)
         sim_tags_put(m->mall, sim_tags_replace(m->mall, line), line, m->base + done, false);
@@ -84,7 +79,8 @@ static uint64_t read_memory(sim_xcd *xcd, uint64_t line, uint64_t at) {
 /** Takes the channel of a line. Returns when its work begins. */
 static uint64_t take_channel(sim_xcd *xcd, uint64_t line, uint64_t at, uint64_t ticks) {
     xcd->machine->busy[SIM_PART_L2] += ticks;
-    return take(&xcd->channel_free[sim_spread(line, xcd->machine->timing->l2_channels)], at, ticks);
+    return sim_serve(&xcd->channels[sim_spread(line, xcd->machine->timing->l2_channels)], at, ticks,
+                     1);
 }
 
 static void put_l2(sim_xcd *xcd, uint64_t line, uint64_t ready, bool is_dirty, uint64_t at) {
@@ -156,7 +152,7 @@ static uint64_t read_shared(const sim_compute_unit *unit, uint64_t line, bool is
     if (is_past || !unit->xcd->mids)
         return read_l2(unit->xcd, line, at);
     sim_mid *mid = &unit->xcd->mids[unit->index / t->mid_units];
-    const uint64_t begin = take(&mid->free_from, at, ticks_of_bytes(LINE, t->mid_read_bytes));
+    const uint64_t begin = sim_serve(&mid->server, at, ticks_of_bytes(LINE, t->mid_read_bytes), 1);
     const sim_cached *held = sim_tags_find(&mid->tags, line);
     if (held)
         return sim_later(begin + sim_ticks(t->mid_hit_cycles), held->ready);
@@ -326,7 +322,7 @@ uint64_t sim_time_flush(sim_machine *m, uint64_t at) {
     uint64_t last = at;
     for (uint32_t i = 0; i < m->num_xcds; i++) {
         const uint64_t dirty = sim_tags_dirty(&m->xcds[i].l2);
-        const uint64_t begin = sim_later(at, m->xcds[i].fabric_free / m->timing->fabric_bytes);
+        const uint64_t begin = sim_later(at, m->xcds[i].fabric.end / m->timing->fabric_bytes);
         last = sim_later(last, begin + ticks_of_bytes(dirty * LINE, m->timing->fabric_bytes));
         m->traffic.hbm_lines += dirty;
     }
