@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models on a CUDA device: on PyTorch's stream, in CUDA graphs, and staged there from the CPU. Skipped without one."""
 
+import copy
+
 import pytest
 import quern
 import torch
@@ -8,9 +10,12 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 import decoder_test  # noqa: E402
+import denoise_test  # noqa: E402
 import flux_test  # noqa: E402
 import linear_test  # noqa: E402
-from models import DECODERS, DTYPES, decoder, error, flux, put, scene, tokens  # noqa: E402
+import whole_test  # noqa: E402
+from models import DECODERS, DTYPES, decoder, error, flux, in_double, put, scene, tokens  # noqa: E402
+from whole import assert_layers, assert_whole_text, by_quern  # noqa: E402
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -23,6 +28,25 @@ def test_decoders(name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_flux(dtype):
     assert all(".gpu" in kernel for kernel in flux_test.check(dtype, where="cuda"))
+
+
+@pytest.mark.parametrize("name", whole_test.NAMES)
+def test_whole_decoders(name):
+    """Tests each layer and 64 greedy tokens, all by quern."""
+    model, exact, plain = (m.cuda() for m in whole_test.made(name, None))
+    assert_layers(model, put(tokens(1, 21), "cuda"), None, torch.bfloat16, exact, plain)
+    assert_whole_text(model, put(tokens(1, 5), "cuda"), None, torch.bfloat16, exact, plain)
+
+
+@pytest.mark.parametrize("name", denoise_test.MODELS)
+def test_whole_pictures(name):
+    """Tests four denoising steps, all by quern."""
+    model, inputs = denoise_test.MODELS[name](None)
+    model, inputs = model.cuda(), put(inputs, "cuda")
+    exact, plain = flux_test.denoise(copy.deepcopy(model).double(), in_double(inputs)), flux_test.denoise(model, inputs)
+    with by_quern(model, None):
+        patched = flux_test.denoise(model, inputs)
+    assert error(patched, exact) <= 2 * error(plain, exact) + 2.0**-9
 
 
 @pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="other cards' products are PyTorch's")
