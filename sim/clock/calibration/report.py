@@ -22,12 +22,11 @@ FITTED = """## What was fitted to what
 
 - Rows marked `fit` may be fitted to. Rows marked `kept` are not: half of the FP8 family's shapes of N and K, every
   second row of bf16 and of int8 on an MI308X, int8 on an MI325X beyond 30 GFLOP, and all of attention.
-- Of the clock's numbers, five were chosen with rows: `clock_khz` of `MI308X.chip`, with FP8's; and of
+- Of the clock's numbers, six were chosen with rows: `clock_khz` of `MI308X.chip`, with FP8's; and of
   `sim/chip/timing.c`, with int8's, `launch_ns`, `flop_i8_fj`, and `l2_read_bytes` and `hop_ns`, of which sources gave two
-  values each. `flop_i8_fj` was read off those of whole rounds on an MI325X, which are marked `kept`: for this number they
+  values each; and `hbm_ns` of an MI355X, with its bf16. `flop_i8_fj` was read off those of whole rounds on an MI325X, which are marked `kept`: for this number they
   are not. All others have the sources that stand beside them. The families to which nothing was fitted are bf16 on an
-  MI308X, FP8 on an MI355X, and attention, whose ways to round are one of two sources of `valu_pj`; to bf16 on an MI355X
-  nothing but the energy of a multiplication.
+  MI308X, FP8 on an MI355X, and attention, whose ways to round are one of two sources of `valu_pj`.
 - `roofline` is max(operations / F, bytes / B) + L: three numbers for each GPU and type, fitted to the rows marked `fit`.
   `without its family` is one fit to all rows of the other families, with F and B as parts of each GPU's nominal rates.
 - Two launches are made and the second counts. Its tensors are new, unless AITER's tuner, which takes 101 copies in turn,
