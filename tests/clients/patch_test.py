@@ -102,6 +102,19 @@ def test_dtypes_that_differ():
             norm(torch.randn(2, 64, dtype=torch.bfloat16))
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_tables_of_any_strides(name):
+    """Tests tables of angles whose last dimension is not contiguous, as those of gpt-oss are on a GPU."""
+    model = decoder(name, torch.bfloat16, layers=1)
+    ids = tokens(1)
+    table = model.model.rotary_emb.forward
+    with quern.patch(model), torch.inference_mode():
+        want = model(**ids).logits
+        model.model.rotary_emb.forward = lambda *args, **more: tuple(t.mT.contiguous().mT for t in table(*args, **more))
+        assert model.model.rotary_emb(ids["input_ids"], torch.arange(33)[None])[0].stride(-1) != 1
+        assert torch.equal(model(**ids).logits, want)
+
+
 def test_a_copy_of_a_patched_model():
     """Tests that modules that know themselves only by `self` may be copied, and that others say that they may not."""
     model = torch.nn.Sequential(torch.nn.RMSNorm(64, eps=1e-6), torch.nn.LayerNorm(64)).eval()

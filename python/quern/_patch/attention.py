@@ -32,7 +32,7 @@ def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0, repeats=1):
     """Returns q, k [batch, n, heads, d], normed if there are weights, and rotated by cos, sin [batch or 1, n, width], of
     repeats * width elements of each head: tables with each angle twice have one repeat, those with each once two."""
     per_batch = cos.shape[0] > 1
-    tables = [t.flatten(0, 1) if per_batch else t[0] for t in (cos, sin)]
+    tables = [(t.flatten(0, 1) if per_batch else t[0]).contiguous() for t in (cos, sin)]  # a GPU's product may have turned them
     q_in, k_in = (t.flatten(0, 1) if per_batch else t for t in (q, k))
     q_out, k_out = torch.empty_like(q_in), torch.empty_like(k_in)
     run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *weights, *tables, repeats * cos.shape[-1], eps, 0)

@@ -18,7 +18,7 @@ def is_rotated(module):
 
 def _rotated(run, x, tables):
     """Returns x [batch, n, heads, d] with pairs of neighbours rotated; tables [1, n, 1, d] have each angle twice."""
-    cos, sin = (t[0, :, 0] for t in tables)
+    cos, sin = (t[0, :, 0].contiguous() for t in tables)
     out = torch.empty_like(x)
     run("qk_rmsnorm_rope", out, None, x, None, None, None, cos, sin, 0, 0.0, 1)
     return out
