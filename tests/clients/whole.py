@@ -89,8 +89,8 @@ class Steps:
     """What a model makes of the last positions of a text: logits in double, and the experts of each router."""
 
     def __init__(self, logits, choices):
-        self.logits = logits.double()
-        self.choices = [torch.cat(ids)[-len(logits):].sort(-1).values for _, ids in sorted(choices.items())]
+        self.logits = logits.double().cpu()
+        self.choices = [torch.cat(ids)[-len(logits):].sort(-1).values.cpu() for _, ids in sorted(choices.items())]
 
 
 def generated(model, start, count):
@@ -122,7 +122,7 @@ def alike(steps, exact):
 def assert_greedy(sequences, steps, plain, exact, dtype):
     """Checks that the logits of each step are about as near to the exact ones as the unpatched model's are, and that each token is
     the exact model's, or one whose logit is as near to the best as those errors are large."""
-    tokens, count = sequences[0], len(steps.logits)
+    tokens, count = sequences[0].cpu(), len(steps.logits)
     of_tokens = lambda logits: logits.gather(1, tokens[-count:, None])[:, 0]  # noqa: E731
     assert torch.equal(of_tokens(steps.logits), steps.logits.max(-1).values) and len(tokens[-count:].unique()) > count // 8
     unit, same = torch.finfo(dtype).eps / 2, alike(steps, exact)
