@@ -282,10 +282,11 @@ bool sim_dispatch_run(sim_dispatch *d) {
     }
     sim_memory_enter(d->memory);
     sim_look_begin_dispatch(d);
-    if (d->clock)
-        sim_clock_run(d);
+    const uint64_t end_ns = d->clock ? sim_clock_run(d) : 0;
     sim_pool_run(d);
     sim_look_end_dispatch(d);
+    if (d->clock && !d->wants_demand)
+        sim_look_show(&d->shown, &(sim_span){end_ns - d->timed.ns, end_ns, 0});
     free(d->timed.insts);
     d->timed.insts = nullptr;
     sim_memory_leave(d->memory);

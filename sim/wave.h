@@ -123,8 +123,9 @@ typedef struct sim_dispatch {
     struct sim_machine *machine;       // the clock's, while it runs the dispatch
     bool is_rehearsal;                 // what runs now will run again: only the clock follows
     const struct sim_facts *rehearsed;
-    sim_clock_result timed;    // afterwards
-    bool wants_demand;         // the caller wants to know what the launch asks for, if it is timed
+    sim_clock_result timed; // afterwards
+    sim_shown shown;        // the stream is the caller's to set; shown or hidden by the caller, if:
+    bool wants_demand;      // the caller wants to know what the launch asks for, if it is timed
     struct sim_demand *demand; // afterwards; the caller frees it; null: memory ran out
     struct sim_race *race;     // the checker's memory of global memory; null: races are not checked
 } sim_dispatch;

@@ -226,6 +226,7 @@ char *profile_page(const json_t *kernels, int count, char **arguments) {
         fputs("<p class=card>No kernel ran.</p>\n", to);
     if (num_kernels > 1)
         write_overview(to, pages, num_kernels);
+    page_streams(to, pages, num_kernels);
     for (int i = 0; i < num_kernels; i++)
         write_kernel(&pages[i]);
     fprintf(to, "<footer>quern %s</footer>\n</main>\n<script>\n%s</script>\n</body>\n</html>\n",

@@ -48,13 +48,15 @@ typedef struct page_work {
 } page_work;
 page_work page_work_of(const page *p);
 
-void page_tiles(const page *p);        // page_time.c
-void page_stalls(const page *p);       // page_time.c
-void page_memory(const page *p);       // page_time.c
-void page_roofline(const page *p);     // page_roofline.c
-void page_mix(const page *p);          // page_counts.c
-void page_occupancy(const page *p);    // page_counts.c
-void page_lines(const page *p);        // page_code.c
-void page_instructions(const page *p); // page_code.c
+/** Writes which launches ran when, if there are several streams. */
+void page_streams(FILE *to, const page *pages, int count); // page_streams.c
+void page_tiles(const page *p);                            // page_time.c
+void page_stalls(const page *p);                           // page_time.c
+void page_memory(const page *p);                           // page_time.c
+void page_roofline(const page *p);                         // page_roofline.c
+void page_mix(const page *p);                              // page_counts.c
+void page_occupancy(const page *p);                        // page_counts.c
+void page_lines(const page *p);                            // page_code.c
+void page_instructions(const page *p);                     // page_code.c
 
 #endif

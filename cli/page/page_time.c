@@ -23,6 +23,19 @@ static void write_time(const page *p) {
     write_tile(p, "Modelled time", cli_time_text(each, time, sizeof time), about);
 }
 
+/** Writes how long launches took on streams that share the chip, if they did. */
+static void write_elapsed(const page *p) {
+    const int64_t launches = page_integer(p->clock, "elapsed_launches");
+    const int64_t all = page_integer(p->clock, "elapsed_ns");
+    const int64_t shared = page_integer(p->clock, "shared_ns");
+    char time[32], about[96];
+    if (!shared)
+        return;
+    snprintf(about, sizeof about, "a launch; %.1f %% of it beside other launches",
+             profile_percent(shared, all));
+    write_tile(p, "From start to end", cli_time_text(all / launches, time, sizeof time), about);
+}
+
 static void write_clock(const page *p) {
     char value[32], about[96];
     snprintf(value, sizeof value, "%lld MHz", (long long)page_integer(p->clock, "mhz"));
@@ -79,6 +92,7 @@ static void write_busy(const page *p) {
 void page_tiles(const page *p) {
     fputs("<dl class=tiles>\n", p->to);
     write_time(p);
+    write_elapsed(p);
     write_clock(p);
     write_work(p);
     write_memory_rate(p);

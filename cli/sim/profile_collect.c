@@ -57,6 +57,8 @@ static void add_clock(json_t *known, const json_t *kernel) {
     }
     profile_add_numbers(to, from);
     add_instructions(json_object_get(to, "instructions"), json_object_get(from, "instructions"));
+    if (json_array_extend(json_object_get(to, "timestamps"), json_object_get(from, "timestamps")))
+        cli_out_of_memory();
     static const char *const last[] = {"mhz", "watts"};
     for (int i = 0; i < 2; i++)
         cli_json_set(to, last[i], json_incref(json_object_get(from, last[i])));
@@ -101,6 +103,14 @@ static void add_kernel(json_t *kernels, json_t *kernel) {
     cli_json_add(kernels, json_incref(kernel));
 }
 
+/** Says of a kernel's launches that they are of a process. Each has a device's time of its own. */
+static void number_launches(json_t *kernel, int process) {
+    size_t i;
+    json_t *span;
+    json_array_foreach(json_object_get(json_object_get(kernel, "clock"), "timestamps"), i, span)
+        cli_json_set(span, "process", json_integer(process));
+}
+
 bool profile_map(cli_map *map, const char *path) {
     const qn_status st = cli_map_open(map, path);
     if (st == QN_E_MEMORY)
@@ -108,9 +118,9 @@ bool profile_map(cli_map *map, const char *path) {
     return st == QN_OK;
 }
 
-/** Adds a process's file. Returns false if the file is no such file, or was not written to its
- *  end. */
-static bool read_file(json_t *kernels, const char *folder, const char *name) {
+/** Adds the file of a process, which has a number. Returns false if the file is no such file, or
+ *  was not written to its end. */
+static bool read_file(json_t *kernels, const char *folder, const char *name, int process) {
     char *path = cli_path(folder, name);
     const char *dot = strrchr(name, '.');
     json_t *whole = nullptr;
@@ -119,7 +129,11 @@ static bool read_file(json_t *kernels, const char *folder, const char *name) {
     json_t *kernel;
     if (dot && strcmp(dot, ".json") == 0 && profile_map(&map, path) && map.data)
         whole = json_loadb((const char *)map.data, (size_t)map.bytes, 0, nullptr);
-    json_array_foreach(json_object_get(whole, "kernels"), i, kernel) add_kernel(kernels, kernel);
+    json_array_foreach(json_object_get(whole, "kernels"), i, kernel) {
+        if (process)
+            number_launches(kernel, process);
+        add_kernel(kernels, kernel);
+    }
     cli_map_close(&map);
     free(path);
     json_decref(whole);
@@ -132,7 +146,7 @@ json_t *profile_collect(const char *folder, int *processes) {
     *processes = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         if (*entry->d_name != '.')
-            *processes += read_file(kernels, folder, entry->d_name);
+            *processes += read_file(kernels, folder, entry->d_name, *processes);
     if (!dir && errno == ENOMEM)
         cli_out_of_memory();
     if (dir)

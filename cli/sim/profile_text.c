@@ -137,6 +137,18 @@ static void print_times(FILE *to, const json_t *k, const json_t *clock) {
             (long long)integer(clock, "workgroups_run"), (long long)integer(clock, "workgroups"));
 }
 
+/** Prints how long launches ran beside others, if any did. */
+static void print_elapsed(FILE *to, const json_t *clock) {
+    const int64_t launches = integer(clock, "elapsed_launches");
+    char each[32];
+    if (integer(clock, "shared_ns") > 0)
+        fprintf(
+            to,
+            "  streams       %s a launch from start to end, %.1f %% of it beside other launches\n",
+            cli_time_text(integer(clock, "elapsed_ns") / launches, each, sizeof each),
+            profile_percent(integer(clock, "shared_ns"), integer(clock, "elapsed_ns")));
+}
+
 /** Prints "L1 87.3 %", or "L1 -" for a level that nobody asked. */
 static void print_hits(FILE *to, const char *level, int64_t hits, int64_t lines) {
     fprintf(to, lines ? "%s %.1f %%, " : "%s -, ", level, profile_percent(hits, lines));
@@ -196,6 +208,7 @@ static void print_clock(FILE *to, const json_t *k) {
     if (!clock)
         return;
     print_times(to, k, clock);
+    print_elapsed(to, clock);
     fprintf(to, "  SIMD cycles   %s\n", cli_clock_text(clock, CLI_SPENT, text, sizeof text));
     fputs("  cache hits    ", to);
     print_hits(to, "L1", integer(m, "l1_hits"), integer(m, "l1_lines"));

@@ -76,7 +76,7 @@ static void step(void *of_group, const sim_wave *, const sim_facts *facts) {
 }
 
 static void end_group(void *, void *, const sim_workgroup *) {}
-static void end_dispatch(void *, const sim_dispatch *) {}
+static void end_dispatch(void *, sim_dispatch *) {}
 
 const sim_observer sim_timer = {.begin_dispatch = begin_dispatch,
                                 .group_bytes = group_bytes,
@@ -133,15 +133,17 @@ static void run_locked(sim_dispatch *d) {
     sim_forget_lines(m);
     d->timed = sim_clock_result_of(m, end);
     d->demand = d->wants_demand ? sim_demand_of(m, end) : nullptr;
-    sim_timeline_end(m->timeline, m, d->clock->ns);
+    d->shown.timeline = sim_timeline_keep(m->timeline, m);
     d->clock->ticks += end;
     d->clock->ns += d->timed.ns;
     sim_clock_add(&d->clock->told, &d->timed);
     sim_machine_destroy(m);
 }
 
-void sim_clock_run(sim_dispatch *d) {
+uint64_t sim_clock_run(sim_dispatch *d) {
     pthread_mutex_lock(&d->clock->lock);
     run_locked(d);
+    const uint64_t ns = d->clock->ns;
     pthread_mutex_unlock(&d->clock->lock);
+    return ns;
 }

@@ -31,8 +31,8 @@ typedef struct sim_clock {
 void sim_clock_init(sim_clock *clock);
 void sim_clock_deinit(sim_clock *clock);
 /** Runs the workgroups of a dispatch that are timed; its `clock` is not null. Adds the time that
- *  the launch takes to the clock's, and leaves the result in dispatch->timed. */
-void sim_clock_run(sim_dispatch *d);
+ *  the launch takes to the clock's, which it returns, and leaves the result in dispatch->timed. */
+uint64_t sim_clock_run(sim_dispatch *d);
 /** Returns whether the clock ran that workgroup, so that it must not run again. */
 bool sim_clock_has_run(const sim_dispatch *d, uint64_t flat_id);
 /** Adds the launches since the last call to *sum. */

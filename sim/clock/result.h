@@ -55,4 +55,18 @@ typedef struct sim_clock_result {
     uint64_t num_insts;
 } sim_clock_result;
 
+/** When a launch ran, in the device's modelled nanoseconds. */
+typedef struct sim_span {
+    uint64_t begin_ns, end_ns;
+    uint64_t shared_ns; // of these: workgroups of another launch ran, too
+} sim_span;
+
+/** What tells of a launch as soon as it is known when it began and ended (look/hooks.h). */
+typedef struct sim_shown {
+    struct sim_timeline *timeline; // its waves, for the trace; null: none
+    uint64_t record;               // the profile's; 0: none
+    uint64_t dispatch;             // number on its device
+    uint32_t stream;
+} sim_shown;
+
 #endif

@@ -23,6 +23,7 @@ sim_timeline *sim_timeline_create(size_t most_waves) {
 
 void sim_timeline_destroy(sim_timeline *t) {
     if (t) {
+        free(t->launch.kernel);
         free(t->waves);
         free(t->waits);
     }

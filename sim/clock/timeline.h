@@ -3,7 +3,8 @@
 // and Chrome show.
 //
 // While a launch runs, timeline.c keeps its waves, their longest waits and some samples of memory's
-// traffic; when it has ended, and ticks can be turned into time, timeline_file.c writes them.
+// traffic. When it is known how it shared the chip with others, and ticks can be turned into time,
+// timeline_file.c writes them. What is kept until then counts as written, which bounds it.
 #ifndef SIM_TIMELINE_H
 #define SIM_TIMELINE_H
 
@@ -39,8 +40,21 @@ typedef struct sim_traced_sample {
     uint32_t waves; // resident
 } sim_traced_sample;
 
+/** What else the trace says of a launch. */
+typedef struct sim_traced_launch {
+    char *kernel; // name
+    const sim_chip *chip;
+    uint64_t number, groups, groups_run, cycles;
+    uint64_t launch_ns, last; // before the first tick; the tick at which what ran had ended
+    double mhz;
+    uint32_t device, grid[3], block[3], units_per_xcd;
+    bool has_rest; // rounds that did not run
+} sim_traced_launch;
+
 /** A launch. */
 typedef struct sim_timeline {
+    sim_traced_launch launch; // when it has run
+    uint64_t file;            // number of the file that it is for
     sim_traced_wave *waves;
     size_t num_waves, wave_room, most_waves;
     sim_traced_wait *waits;
@@ -50,7 +64,7 @@ typedef struct sim_timeline {
     size_t num_samples;
     uint64_t period, next_sample;
     uint32_t resident;
-    bool is_cut; // some waves are left out: there are too many, or memory ran out
+    bool is_cut; // some are left out: there are too many, or memory ran out
 } sim_timeline;
 
 // ---- timeline.c
@@ -73,10 +87,11 @@ void sim_timeline_sample(sim_timeline *t, const sim_machine *m, uint64_t tick);
 bool sim_timeline_configure(const sim_look_options *options, char *error, size_t error_bytes);
 /** Returns the timeline for a launch that begins; null if none is written. */
 sim_timeline *sim_timeline_begin(void);
-/** Writes a launch that has ended: its timed results are in the machine's dispatch, and it began
- *  `from_ns` after the device's first launch, if each waits for the one before. Destroys the
- *  timeline. */
-void sim_timeline_end(sim_timeline *t, const sim_machine *m, uint64_t from_ns);
+/** Keeps a launch that has run until it is known when: its timed results are in the machine's
+ *  dispatch. Returns the timeline; null, destroyed, if nothing of it is to be written. */
+sim_timeline *sim_timeline_keep(sim_timeline *t, const sim_machine *m);
+/** Writes a launch's timeline, if there is one. */
+void sim_timeline_show(const sim_shown *shown, const sim_span *span);
 void sim_timeline_finish(void);
 void sim_timeline_fork_prepare(void);
 void sim_timeline_fork_parent(void);

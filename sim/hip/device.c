@@ -58,6 +58,8 @@ static void after_fork_in_child(void) {
 /** Runs at process exit or dlclose. No thread of ours may be left, and no guest memory. */
 [[gnu::destructor]] static void stop(void) {
     sim_hip_stop_streams();
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        sim_schedule_finish(&sim_hip.devices[i].schedule);
     sim_pool_shutdown();
     sim_look_finish();
     sim_disassemble_shutdown();

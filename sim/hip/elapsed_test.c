@@ -1,76 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the times that events give: modelled time while the clock is on, to the nanosecond what
 // a profile says; the host's time while it is off.
-//
-// Each case runs in a process of its own, with a QUERN_SIM of its own: this program runs itself
-// again with the case's name, and reads what the case prints.
-#include "hip_testing.h"
-
-#include <math.h>
-
-enum {
-    GROUPS = 700,
-    BLOCK = 128,
-    ITEMS = GROUPS * BLOCK,
-    LAUNCH_NS = 2000,
-    UNITS = 304,
-    PAUSE_NS = 20000000
-};
+#include "elapsed_testing.h"
 
 // ---- the cases, in the child
-
-static hipEvent_t new_event(void) {
-    hipEvent_t event;
-    OK(hip.hipEventCreate(&event));
-    return event;
-}
-
-static void destroy(hipEvent_t event) {
-    OK(hip.hipEventDestroy(event));
-}
-
-static hipStream_t new_stream(void) {
-    hipStream_t stream;
-    OK(hip.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
-    return stream;
-}
-
-static long long elapsed(hipEvent_t from, hipEvent_t to) {
-    float ms;
-    OK(hip.hipEventElapsedTime(&ms, from, to));
-    return llround((double)ms * 1e6);
-}
-
-/** A kernel whose waves take different times, and its arguments. */
-typedef struct work {
-    hipFunction_t function;
-    struct {
-        void *steps, *start;
-        uint32_t count;
-    } args;
-} work;
-
-static work make_work(hipModule_t module) {
-    static uint32_t start[ITEMS];
-    for (uint32_t i = 0; i < ITEMS; i++)
-        start[i] = i % 97 + 1;
-    return (work){kernel(module, "t_collatz"),
-                  {device_alloc(sizeof start, nullptr), device_alloc(sizeof start, start), ITEMS}};
-}
-
-static hipError_t start_work(work *w, hipStream_t stream) {
-    return launch(w->function, GROUPS, BLOCK, stream, &w->args, sizeof w->args);
-}
-
-/** Starts some workgroups, of which a compute unit holds one: it takes all of LDS. */
-static void start_large(work *w, unsigned groups, hipStream_t stream) {
-    enum { LDS = 65536 };
-    size_t bytes = sizeof w->args;
-    void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &w->args, HIP_LAUNCH_PARAM_BUFFER_SIZE,
-                     &bytes, HIP_LAUNCH_PARAM_END};
-    OK(hip.hipModuleLaunchKernel(w->function, groups, 1, 1, BLOCK, 1, 1, LDS, stream, nullptr,
-                                 extra));
-}
 
 /** Prints the times of a launch, of a second one, and of both. */
 static void run_launches(void) {
@@ -88,32 +21,6 @@ static void run_launches(void) {
            elapsed(events[0], events[2]));
     for (int i = 0; i < 3; i++)
         destroy(events[i]);
-}
-
-/** Streams that begin together, and events at their ends. */
-typedef struct pair {
-    hipStream_t streams[2];
-    hipEvent_t first, ends[2];
-    long long ns[2]; // from the first event to the ends
-} pair;
-
-static pair begin_pair(void) {
-    const pair p = {{new_stream(), new_stream()}, new_event(), {new_event(), new_event()}, {}};
-    OK(hip.hipEventRecord(p.first, p.streams[0]));
-    OK(hip.hipStreamWaitEvent(p.streams[1], p.first, 0));
-    return p;
-}
-
-static void end_pair(pair *p) {
-    for (int i = 0; i < 2; i++)
-        OK(hip.hipEventRecord(p->ends[i], p->streams[i]));
-    OK(hip.hipDeviceSynchronize());
-    for (int i = 0; i < 2; i++) {
-        p->ns[i] = elapsed(p->first, p->ends[i]);
-        destroy(p->ends[i]);
-        OK(hip.hipStreamDestroy(p->streams[i]));
-    }
-    destroy(p->first);
 }
 
 /** Prints the times of one launch, and of two on two streams: to the end of each. The memory-side
@@ -267,39 +174,6 @@ static int run_case(const char *name) {
 }
 
 // ---- the tests
-
-typedef struct output {
-    long long numbers[3];
-    char errors[512];
-} output;
-
-/** Becomes this program again, for a case, with its output in the two files. */
-[[noreturn]] static void become(const char *name, const char *options, FILE *out, FILE *errors) {
-    setenv("QUERN_SIM", options, 1);
-    dup2(fileno(out), 1);
-    dup2(fileno(errors), 2);
-    execl("/proc/self/exe", "elapsed_test", name, nullptr);
-    _exit(126);
-}
-
-/** Runs a case. */
-static output run(const char *name, const char *options) {
-    output o = {};
-    FILE *out = tmpfile(), *errors = tmpfile();
-    const pid_t child = fork();
-    if (child == 0)
-        become(name, options, out, errors);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    rewind(out);
-    rewind(errors);
-    o.errors[fread(o.errors, 1, sizeof o.errors - 1, errors)] = 0;
-    if (status || fscanf(out, "%lld %lld %lld", &o.numbers[0], &o.numbers[1], &o.numbers[2]) != 3)
-        fail_msg("%s with %s ends with %d: %s", name, options, status, o.errors);
-    fclose(out);
-    fclose(errors);
-    return o;
-}
 
 /** Returns the modelled time of all launches in a profile, which it removes. */
 static long long take_profile(const char *path) {

@@ -206,15 +206,10 @@ static bool announce(sim_stream *stream, sim_dispatch *dispatch) {
     return go_on;
 }
 
-/** Ends a run, whose time is modelled if the whole of it was right. */
 static void end_run(sim_stream *stream, sim_op *op, bool is_done) {
-    sim_demand *demand = ((launch_op *)op)->dispatch.demand;
     pthread_mutex_lock(&sim_hip.lock);
     stream->dispatch = nullptr;
-    if (is_done && demand)
-        sim_hip_time_ran(stream, op, demand);
-    else
-        free(demand);
+    sim_hip_time_ran(stream, op, &((launch_op *)op)->dispatch, is_done);
     pthread_mutex_unlock(&sim_hip.lock);
 }
 
@@ -227,6 +222,7 @@ static hipError_t run_launch(sim_stream *stream, sim_op *op) {
         return hipErrorOutOfMemory;
     }
     d->wants_demand = op->end;
+    d->shown.stream = stream->number;
     const bool is_done = announce(stream, d) && sim_dispatch_run(d);
     end_run(stream, op, is_done);
     if (asks_host)

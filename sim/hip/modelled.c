@@ -5,6 +5,8 @@
 // out, end all launches that are queued: then no time is asked for.
 #include "runtime.h"
 
+#include <stdlib.h>
+
 bool sim_hip_is_modelled(const sim_device *device) {
     return sim_hip.options.clock != SIM_CLOCK_OFF && device->chip->timing;
 }
@@ -38,12 +40,26 @@ void sim_hip_time_begin(sim_stream *stream, const sim_op *op) {
         sim_hip_time_wait(stream, op->dependencies[i].stream->moment);
 }
 
-void sim_hip_time_ran(sim_stream *stream, sim_op *op, sim_demand *demand) {
+void sim_hip_time_ran(sim_stream *stream, sim_op *op, sim_dispatch *d, bool is_done) {
+    sim_schedule *s = &stream->device->schedule;
+    sim_demand *demand = d->demand;
+    d->demand = nullptr;
     if (!op->end)
         return;
-    sim_schedule_ran(&stream->device->schedule, op->end, stream->moment, demand);
+    if (is_done && demand) {
+        demand->shown = d->shown;
+        sim_schedule_ran(s, op->end, stream->moment, demand);
+    } else {
+        free(demand);
+        s->is_lost |= is_done; // memory ran out for what it asks for
+        sim_schedule_failed(s, op->end, stream->moment, &d->shown, d->timed.ns);
+    }
     replace(&stream->moment, op->end);
     op->end = nullptr;
+}
+
+void sim_hip_time_fork(sim_device *device) {
+    sim_overlap_hide(&device->schedule.overlap);
 }
 
 void sim_hip_time_end(sim_device *device, sim_op *op) {
@@ -55,6 +71,7 @@ void sim_hip_time_end(sim_device *device, sim_op *op) {
 
 void sim_hip_time_waited(sim_device *device, sim_moment *moment) {
     sim_schedule_wait(&device->schedule, moment);
+    sim_schedule_advance(&device->schedule);
 }
 
 void sim_hip_time_synced(sim_stream *stream) {

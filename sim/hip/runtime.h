@@ -47,7 +47,8 @@ struct sim_stream {
     sim_device *device;
     sim_stream *next; // of the device
     unsigned flags;
-    int priority; // only for the program to read: streams do not compete here
+    uint32_t number; // of the device, in the order in which they were made
+    int priority;
     unsigned references;
     bool has_thread, is_closing;
     pthread_t thread;
@@ -100,7 +101,8 @@ struct sim_device {
     atomic_uint printf_limit;
     sim_clock clock;
     sim_schedule schedule;
-    uint64_t heap; // of device malloc, guest memory; 0 until a kernel needs it
+    uint32_t num_streams; // that were ever made
+    uint64_t heap;        // of device malloc, guest memory; 0 until a kernel needs it
 };
 
 typedef struct sim_runtime {
@@ -154,12 +156,14 @@ bool sim_hip_time_queue(sim_stream *stream, sim_op *op);
 bool sim_hip_time_is_met(const sim_stream *stream, const sim_op *op);
 /** An operation whose dependencies are met begins. */
 void sim_hip_time_begin(sim_stream *stream, const sim_op *op);
-/** A launch has run. It owns the demand, which is null if the launch failed. */
-void sim_hip_time_ran(sim_stream *stream, sim_op *op, sim_demand *demand);
+/** A launch has run, or failed. */
+void sim_hip_time_ran(sim_stream *stream, sim_op *op, sim_dispatch *d, bool is_done);
 /** A stream waits for a moment. */
 void sim_hip_time_wait(sim_stream *stream, sim_moment *moment);
 /** An operation ends or is dropped. */
 void sim_hip_time_end(sim_device *device, sim_op *op);
+/** In a child after fork: what the parent's launches have to show is the parent's to show. */
+void sim_hip_time_fork(sim_device *device);
 /** The program has waited for what a stream has done, or for a moment. */
 void sim_hip_time_synced(sim_stream *stream);
 void sim_hip_time_waited(sim_device *device, sim_moment *moment);

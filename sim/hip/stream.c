@@ -173,6 +173,9 @@ static hipError_t drain(sim_device *device, bool blocking_only) {
     pthread_mutex_lock(&sim_hip.lock);
     for (sim_stream *s; !sim_hip.is_stopping && (s = find_busy(device, blocking_only));)
         wait_locked(s, s->queued);
+    for (sim_stream *s = device->streams; s; s = s->next) // also those that were done at once
+        if (!(blocking_only && (s->flags & hipStreamNonBlocking)))
+            sim_hip_time_synced(s);
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : device->error;
     pthread_mutex_unlock(&sim_hip.lock);
     return error;
@@ -190,6 +193,7 @@ static sim_stream *new_stream(sim_device *device, unsigned flags) {
         stream->device = device;
         stream->flags = flags;
         stream->references = 1;
+        stream->number = device->num_streams++;
         stream->last = &stream->first;
         stream->next = device->streams;
         device->streams = stream;
@@ -396,6 +400,8 @@ static void forget_thread(sim_stream *stream) {
 }
 
 void sim_hip_fork_streams(void) {
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        sim_hip_time_fork(&sim_hip.devices[i]);
     each_stream(forget_thread);
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         pthread_mutex_init(&sim_hip.devices[i].clock.lock, nullptr); // a launch may have held it

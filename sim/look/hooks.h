@@ -34,6 +34,10 @@ void sim_look_lds_lane(sim_wave *w, int lane, uint64_t offset, uint32_t bytes);
 void sim_look_lds(sim_wave *w, uint8_t *const lane_address[SIM_LANES], uint64_t mask,
                   uint32_t bytes);
 void sim_look_scalar(sim_wave *w, uint64_t address, uint32_t bytes);
+/** It is known when a launch ran: tells the trace and the profile, and frees what they kept. */
+void sim_look_show(sim_shown *shown, const sim_span *span);
+/** Frees what is kept of a launch of which it will never be known. */
+void sim_look_hide(sim_shown *shown);
 /** Called when the process ends: writes files. */
 void sim_look_finish(void);
 /** Called around fork. A child counts for itself. */

@@ -84,6 +84,17 @@ void sim_look_end(sim_workgroup *group) {
     group->look = nullptr;
 }
 
+void sim_look_show(sim_shown *shown, const sim_span *span) {
+    sim_timeline_show(shown, span);
+    sim_profile_show(shown, span);
+    sim_look_hide(shown);
+}
+
+void sim_look_hide(sim_shown *shown) {
+    sim_timeline_destroy(shown->timeline);
+    *shown = (sim_shown){};
+}
+
 // ---- facts
 
 static void begin_facts(sim_facts *f, const sim_wave *w, const sim_inst *inst) {

@@ -47,7 +47,7 @@ typedef struct sim_observer {
     /** Called after an instruction of a wave ran, even if it faulted. */
     void (*step)(void *of_group, const sim_wave *w, const sim_facts *facts);
     void (*end_group)(void *of_dispatch, void *of_group, const sim_workgroup *group);
-    void (*end_dispatch)(void *of_dispatch, const sim_dispatch *d);
+    void (*end_dispatch)(void *of_dispatch, sim_dispatch *d);
 } sim_observer;
 
 extern const sim_observer sim_tracer, sim_profiler, sim_timer; // sim_timer: clock/clock.c
@@ -61,6 +61,8 @@ void sim_trace_fork_prepare(void);
 void sim_trace_fork_parent(void);
 void sim_trace_fork_child(void);
 void sim_profile_finish(void);
+/** It is known when a launch ran. */
+void sim_profile_show(const sim_shown *shown, const sim_span *span);
 void sim_profile_fork_prepare(void);
 void sim_profile_fork_parent(void);
 void sim_profile_fork_child(void);

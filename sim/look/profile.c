@@ -19,23 +19,38 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { MAX_SPANS = 1024 }; // launches of a record whose times are kept one by one
+
+/** When a launch ran. */
+typedef struct launch_span {
+    uint64_t dispatch;
+    uint32_t stream;
+    sim_span span;
+} launch_span;
+
 /** Launches of a kernel that need as much of a compute unit. */
 typedef struct record {
     struct record *next;
+    uint64_t id; // from 1
     const sim_chip *chip;
     uint32_t device, block[3], lds_bytes;
     sim_kernel kernel; // its name is our own copy; nothing else that it points to is
     uint64_t launches, failed_launches, groups;
     uint64_t counters[SIM_NUM_COUNTERS];
     sim_clock_result timed; // all launches; nothing if no time is modelled
-    sim_listing listing;    // the code, as far as time was modelled
-    uint64_t code, entry;   // a hash of it; the kernel's first instruction in it
+    // Of launches of which it is known when they ran: the first ones, in the order of their ends.
+    launch_span *spans;
+    size_t num_spans;
+    uint64_t num_shown, elapsed_ns, shared_ns; // of all of them
+    sim_listing listing;                       // the code, as far as time was modelled
+    uint64_t code, entry;                      // a hash of it; the kernel's first instruction in it
 } record;
 
 static struct {
     pthread_mutex_t lock;
     char path[SIM_PATH_BYTES];    // empty: off
     record *first, **last;        // in the order of their first launch
+    uint64_t num_records;         // that were ever made
     uint64_t written_ns, cost_ns; // when the file was written last, and how long that took
     bool is_child;                // after fork: another process writes the file of that name
 } profile = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &profile.first};
@@ -101,9 +116,29 @@ static void write_chip(FILE *out, const sim_chip *chip) {
             (unsigned long long)t->hbm_channels * t->hbm_mb_per_s);
 }
 
+/** Writes when launches ran, as their streams share the chip. */
+static void write_spans(FILE *out, const record *r) {
+    fprintf(out,
+            ",\n      \"elapsed_launches\": %llu, \"elapsed_ns\": %llu, \"shared_ns\": %llu,\n"
+            "      \"timestamps\": [",
+            (unsigned long long)r->num_shown, (unsigned long long)r->elapsed_ns,
+            (unsigned long long)r->shared_ns);
+    for (size_t i = 0; i < r->num_spans; i++) {
+        const launch_span *l = &r->spans[i];
+        fprintf(out,
+                "%s\n       {\"dispatch\": %llu, \"stream\": %u, \"start_ns\": %llu, "
+                "\"end_ns\": %llu, \"shared_ns\": %llu}",
+                i ? "," : "", (unsigned long long)l->dispatch, l->stream,
+                (unsigned long long)l->span.begin_ns, (unsigned long long)l->span.end_ns,
+                (unsigned long long)l->span.shared_ns);
+    }
+    fputs("]", out);
+}
+
 static void write_clock(FILE *out, const record *r) {
     fputs("     \"clock\": {", out);
     sim_clock_write(out, &r->timed);
+    write_spans(out, r);
     fputs(",\n      \"instructions\": [", out);
     sim_listing_write(out, &r->listing, &r->timed);
     fputs("]},\n", out);
@@ -204,6 +239,7 @@ static void forget_records(void) {
     for (record *r = profile.first, *next; r; r = next) {
         next = r->next;
         free(r->timed.insts);
+        free(r->spans);
         sim_listing_deinit(&r->listing);
         free(r->kernel.name);
         free(r);
@@ -268,7 +304,8 @@ static record *find_record(const sim_dispatch *d) {
         free(name);
         return nullptr;
     }
-    *r = (record){.chip = d->chip,
+    *r = (record){.id = ++profile.num_records,
+                  .chip = d->chip,
                   .device = d->device,
                   .lds_bytes = d->lds_bytes,
                   .kernel = *d->kernel,
@@ -355,9 +392,11 @@ static bool is_due(void) {
     return now_ns() - profile.written_ns > SHARE * profile.cost_ns;
 }
 
-static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
+static void end_dispatch(void *of_dispatch, sim_dispatch *d) {
     launch *l = of_dispatch;
     record *r = l->record;
+    d->shown.record = r->id;
+    d->shown.dispatch = d->id;
     const bool failed = atomic_load(&d->stop) || sim_faults_failing(&d->faults);
     if (l->loaded.is_incomplete || l->stored.is_incomplete)
         complain(d, "has not all its bytes counted");
@@ -377,6 +416,36 @@ static void end_dispatch(void *of_dispatch, const sim_dispatch *d) {
     sim_footprint_deinit(&l->loaded);
     sim_footprint_deinit(&l->stored);
     free(l);
+}
+
+/** Keeps when a launch ran. Returns false if memory runs out. The lock is held. */
+static bool add_span(record *r, const sim_shown *shown, const sim_span *span) {
+    r->num_shown++;
+    r->elapsed_ns += span->end_ns - span->begin_ns;
+    r->shared_ns += span->shared_ns;
+    if (r->num_spans == MAX_SPANS)
+        return true;
+    if (!(r->num_spans & (r->num_spans - 1))) { // a power of two: all room is used
+        const size_t room = r->num_spans ? 2 * r->num_spans : 1;
+        launch_span *spans = realloc(r->spans, room * sizeof *spans);
+        if (!spans)
+            return false;
+        r->spans = spans;
+    }
+    r->spans[r->num_spans++] = (launch_span){shown->dispatch, shown->stream, *span};
+    return true;
+}
+
+void sim_profile_show(const sim_shown *shown, const sim_span *span) {
+    pthread_mutex_lock(&profile.lock);
+    record *r = profile.first;
+    while (r && r->id != shown->record)
+        r = r->next;
+    if (r && !add_span(r, shown, span))
+        fputs("quernsim: profile: out of memory: when a launch ran is not kept\n", stderr);
+    if (r && *profile.path && is_due())
+        write_or_complain();
+    pthread_mutex_unlock(&profile.lock);
 }
 
 const sim_observer sim_profiler = {.begin_dispatch = begin_dispatch,

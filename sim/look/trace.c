@@ -341,7 +341,7 @@ static void *begin_dispatch(const sim_dispatch *d) {
     return traced;
 }
 
-static void end_dispatch(void *of_dispatch, const sim_dispatch *) {
+static void end_dispatch(void *of_dispatch, sim_dispatch *) {
     traced_dispatch *traced = of_dispatch;
     pthread_mutex_lock(&trace.lock);
     if (fflush(traced->to) != 0)

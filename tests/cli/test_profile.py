@@ -19,8 +19,8 @@ def check(device="sim:gfx942"):
     return [QUERN, "check", "--device", device, "--quick", "quantize"]
 
 
-def profile(path, *args):
-    text = ok("profile", "--json", path, "--force", *args)
+def profile(path, *args, **kwargs):
+    text = ok("profile", "--json", path, "--force", *args, **kwargs)
     return json.loads(path.read_text()), text
 
 
@@ -191,3 +191,30 @@ def test_page_without_clock(tmp_path):
     refused("profile", "--html", tmp_path / "p.html", "--", "true", says=["p.html", "exists"])
     ok("profile", "--html", tmp_path / "none.html", "--", "true")
     assert "No kernel ran." in (tmp_path / "none.html").read_text()
+
+
+def test_streams(tmp_path):
+    """Tests that a profile tells when launches of two streams ran, in its file, as text and on its page, and that those of
+    other processes are told apart."""
+    busy = f"./shown_test busy > {tmp_path}/times"
+    program = ["sh", "-c", busy]
+    written, text = profile(tmp_path / "p.json", "--clock", "sample", "--html", tmp_path / "p.html", "--", *program, cwd=BUILD)
+    (kernel,) = written["kernels"]
+    clock, spans = kernel["clock"], kernel["clock"]["timestamps"]
+    took = sum(s["end_ns"] - s["start_ns"] for s in spans)
+    assert sorted((s["stream"], s["end_ns"]) for s in spans) == list(zip((1, 2), map(int, (tmp_path / "times").read_text().split())))
+    assert clock["elapsed_launches"] == 2 == len(spans) and clock["elapsed_ns"] == took > clock["ns"]
+    assert clock["shared_ns"] == sum(s["shared_ns"] for s in spans) > took / 2
+    assert f"{100 * clock['shared_ns'] / took:.1f} % of it beside other launches" in text
+    page = (tmp_path / "p.html").read_text()
+    drawn = re.findall(r'<rect x="(.*?)" y="(.*?)" width="(.*?)" .*data-stream="(.*?)" data-start="(.*?)" data-end="(.*?)"', page)
+    assert sorted(tuple(map(int, d[3:])) for d in drawn) == sorted((s["stream"], s["start_ns"], s["end_ns"]) for s in spans)
+    assert len({d[1] for d in drawn}) == 2
+    first, last = min(s["start_ns"] for s in spans), max(s["end_ns"] for s in spans)
+    for x, _, width, _, start, end in drawn:
+        assert float(width) / 910 == pytest.approx((int(end) - int(start)) / (last - first), abs=1e-4)
+        assert (float(x) - 90) / 910 == pytest.approx((int(start) - first) / (last - first), abs=1e-4)
+    twice, _ = profile(tmp_path / "p.json", "--clock", "sample", "--", "sh", "-c", f"{busy}; {busy}", cwd=BUILD)
+    (kernel,) = twice["kernels"]
+    assert sorted(s.get("process", 0) for s in kernel["clock"]["timestamps"]) == [0, 0, 1, 1]
+    assert kernel["clock"]["elapsed_ns"] == 2 * took

@@ -8,6 +8,8 @@
 // too much is in its workgroups' times already.
 #include "overlap.h"
 
+#include "../../look/hooks.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -22,7 +24,9 @@ struct sim_sharing {
     sim_sharing *next;
     sim_moment *end;
     sim_demand *demand;
-    double begin; // when its first workgroup may start; INFINITY: that is not known yet
+    double begin;   // when its first workgroup may start; INFINITY: that is not known yet
+    double started; // when it did
+    double shared;  // for how long workgroups of other launches ran, too
     int priority;
     bool has_started;
     uint64_t next_group, num_running;
@@ -45,6 +49,12 @@ static uint32_t fits(const sim_demand *d) {
     for (int i = 0; i < SIM_NUM_LIMITS; i++)
         most = fmax(most, d->room[i]);
     return (uint32_t)fmax(1, 1 / most + TINY);
+}
+
+void sim_demand_destroy(sim_demand *demand) {
+    if (demand)
+        sim_look_hide(&demand->shown);
+    free(demand);
 }
 
 static void destroy(sim_sharing *l) {
@@ -82,7 +92,7 @@ bool sim_overlap_add(sim_overlap *o, sim_moment *end, sim_demand *demand, int pr
             sim_moment_release(l->end);
             destroy(l);
         }
-        free(demand);
+        sim_demand_destroy(demand);
         return false;
     }
     while (*at && (*at)->priority <= priority)
@@ -92,18 +102,27 @@ bool sim_overlap_add(sim_overlap *o, sim_moment *end, sim_demand *demand, int pr
     return true;
 }
 
-/** Ends a launch at a time. */
+/** Ends a launch at a time. It began, for who looks at it, `launch_ns` before its first workgroup:
+ *  before that it waited for room. */
 static void end_launch(sim_overlap *o, sim_sharing **at, uint64_t ns) {
     sim_sharing *l = *at;
     *at = l->next;
     o->num_started -= l->has_started;
+    sim_look_show(&l->demand->shown, &(sim_span){(uint64_t)l->started - l->demand->launch_ns, ns,
+                                                 (uint64_t)llround(l->shared)});
     sim_moment_know(l->end, ns);
     sim_moment_release(l->end);
-    free(l->demand);
+    sim_demand_destroy(l->demand);
     destroy(l);
 }
 
+void sim_overlap_hide(sim_overlap *o) {
+    for (sim_sharing *l = o->first; l; l = l->next)
+        sim_look_hide(&l->demand->shown);
+}
+
 void sim_overlap_deinit(sim_overlap *o) {
+    sim_overlap_hide(o);
     while (o->first)
         end_launch(o, &o->first, 0);
     free(o->units);
@@ -136,6 +155,7 @@ static bool run_alone(sim_overlap *o) {
         if (l != *at && l->begin < end)
             return false;
     o->now = end;
+    (*at)->started = begin;
     end_launch(o, at, (uint64_t)end);
     return true;
 }
@@ -188,6 +208,8 @@ static bool start_group(sim_overlap *o, sim_sharing *l) {
     take_room(&o->units[u], d, 1);
     o->next_unit = (u + 1) % o->num_units;
     o->dispatch_free = o->now + d->start_ns;
+    if (!l->has_started)
+        l->started = o->now;
     o->num_started += !l->has_started;
     l->has_started = true;
     l->num_running++;
@@ -298,9 +320,11 @@ static void move(sim_overlap *o, sim_sharing *l, uint32_t unit, double ns) {
 }
 
 static void move_all(sim_overlap *o, double to) {
+    const uint32_t num_started = o->num_started;
     sim_sharing **at = &o->first;
     while (*at) {
         sim_sharing *l = *at;
+        l->shared += l->has_started && num_started > 1 ? to - o->now : 0;
         for (uint32_t u = 0; l->num_running && u < o->num_units; u++)
             if (l->cells[u].count)
                 move(o, l, u, to - o->now);
@@ -312,17 +336,26 @@ static void move_all(sim_overlap *o, double to) {
     o->now = to;
 }
 
+/** Goes on to when something happens next. Returns false if nothing will. */
+static bool run_on(sim_overlap *o) {
+    find_begins(o);
+    if (run_alone(o))
+        return true;
+    start_groups(o);
+    find_paces(o);
+    const double next = next_time(o);
+    if (next < INFINITY)
+        move_all(o, next);
+    return next < INFINITY;
+}
+
 void sim_overlap_run(sim_overlap *o, sim_moment *until) {
     uint64_t ns;
-    while (!sim_moment_find(until, &ns) && o->first) {
-        find_begins(o);
-        if (run_alone(o))
-            continue;
-        start_groups(o);
-        find_paces(o);
-        const double next = next_time(o);
-        if (next == INFINITY)
-            return;
-        move_all(o, next);
+    while (!sim_moment_find(until, &ns) && o->first && run_on(o)) {
+    }
+}
+
+void sim_overlap_finish(sim_overlap *o) {
+    while (o->first && run_on(o)) {
     }
 }

@@ -30,6 +30,7 @@ typedef struct sim_demand {
     double room[SIM_NUM_LIMITS]; // share of a unit's room that a workgroup takes
     double busy[SIM_NUM_PARTS];  // share of a part that a workgroup keeps busy
     double power_root;           // speed falls as this power of the board's, if that is too high
+    sim_shown shown;             // when it is known when the launch ran
     uint32_t units;
     uint64_t groups, round; // workgroups; of a round
     uint64_t num_spans;     // if there are fewer than workgroups, those of the first SIM_ROUNDS
@@ -52,6 +53,12 @@ typedef struct sim_overlap {
 bool sim_overlap_add(sim_overlap *o, sim_moment *end, sim_demand *demand, int priority);
 /** Runs until a moment is known. */
 void sim_overlap_run(sim_overlap *o, sim_moment *until);
+/** Runs until all launches have ended. */
+void sim_overlap_finish(sim_overlap *o);
+/** Shows none of the launches that have not ended. */
+void sim_overlap_hide(sim_overlap *o);
 void sim_overlap_deinit(sim_overlap *o);
+/** Frees a demand that no launch owns. */
+void sim_demand_destroy(sim_demand *demand);
 
 #endif

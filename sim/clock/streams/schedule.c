@@ -2,6 +2,8 @@
 // Keeps the order in which launches were queued and what the program has waited for.
 #include "schedule.h"
 
+#include "../../look/hooks.h"
+
 #include <stdlib.h>
 
 struct sim_queued {
@@ -88,9 +90,12 @@ static int take_off(sim_schedule *s, const sim_moment *launch) {
     return priority;
 }
 
-/** Finds what can be said for good. */
-static void advance(sim_schedule *s) {
+void sim_schedule_advance(sim_schedule *s) {
     sim_overlap_run(&s->overlap, s->first ? s->first->host : s->host);
+}
+
+void sim_schedule_finish(sim_schedule *s) {
+    sim_overlap_finish(&s->overlap);
 }
 
 void sim_schedule_ran(sim_schedule *s, sim_moment *launch, sim_moment *after, sim_demand *demand) {
@@ -100,7 +105,18 @@ void sim_schedule_ran(sim_schedule *s, sim_moment *launch, sim_moment *after, si
         sim_moment_close(launch);
     else
         s->is_lost |= !sim_overlap_add(&s->overlap, launch, demand, priority);
-    advance(s);
+    sim_schedule_advance(s);
+}
+
+void sim_schedule_failed(sim_schedule *s, sim_moment *launch, sim_moment *after, sim_shown *shown,
+                         uint64_t ns) {
+    uint64_t begin;
+    sim_schedule_ran(s, launch, after, nullptr);
+    sim_schedule_finish(s);
+    if (sim_moment_find(launch, &begin))
+        sim_look_show(shown, &(sim_span){begin, begin + ns, 0});
+    else
+        sim_look_hide(shown);
 }
 
 void sim_schedule_wait(sim_schedule *s, sim_moment *m) {
@@ -110,6 +126,6 @@ void sim_schedule_wait(sim_schedule *s, sim_moment *m) {
 }
 
 bool sim_schedule_find(sim_schedule *s, sim_moment *m, uint64_t *ns) {
-    advance(s);
+    sim_schedule_advance(s);
     return sim_moment_find(m, ns);
 }

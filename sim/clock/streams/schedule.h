@@ -40,8 +40,16 @@ bool sim_schedule_is_next(const sim_schedule *s, const sim_moment *launch);
 /** The launch has run and begins after a moment; or has been dropped, without a demand. It owns the
  *  demand. */
 void sim_schedule_ran(sim_schedule *s, sim_moment *launch, sim_moment *after, sim_demand *demand);
+/** The launch failed when it had taken `ns`, and no launch will run that is queued: all is known.
+ *  What it has to show is shown. */
+void sim_schedule_failed(sim_schedule *s, sim_moment *launch, sim_moment *after, sim_shown *shown,
+                         uint64_t ns);
 /** The program has waited for a moment. */
 void sim_schedule_wait(sim_schedule *s, sim_moment *m);
+/** Finds what can be said for good. */
+void sim_schedule_advance(sim_schedule *s);
+/** No launch will come: finds when all that ran did. */
+void sim_schedule_finish(sim_schedule *s);
 /** Finds when a moment is for which the program has waited. Returns false if launches that were
  *  queued have to run first. */
 bool sim_schedule_find(sim_schedule *s, sim_moment *m, uint64_t *ns);
