@@ -357,6 +357,7 @@ void sim_timeline_show(const sim_shown *shown, const sim_span *span) {
     w.from = 10 * (double)(span->begin_ns + l->launch_ns);
     w.per_tick = 10 * ((double)(span->end_ns - span->begin_ns) - (double)l->launch_ns) / ticks;
     pthread_mutex_lock(&timeline.lock);
+    // A child of fork, which has a file of its own, has its parent's launches, too.
     if ((w.out = timeline.file) && t->file == timeline.number) {
         write_launch(&w, span);
         write_events(&w);

@@ -58,10 +58,6 @@ void sim_hip_time_ran(sim_stream *stream, sim_op *op, sim_dispatch *d, bool is_d
     op->end = nullptr;
 }
 
-void sim_hip_time_fork(sim_device *device) {
-    sim_overlap_hide(&device->schedule.overlap);
-}
-
 void sim_hip_time_end(sim_device *device, sim_op *op) {
     if (op->end)
         sim_schedule_ran(&device->schedule, op->end, nullptr, nullptr);

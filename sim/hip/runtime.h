@@ -162,8 +162,6 @@ void sim_hip_time_ran(sim_stream *stream, sim_op *op, sim_dispatch *d, bool is_d
 void sim_hip_time_wait(sim_stream *stream, sim_moment *moment);
 /** An operation ends or is dropped. */
 void sim_hip_time_end(sim_device *device, sim_op *op);
-/** In a child after fork: what the parent's launches have to show is the parent's to show. */
-void sim_hip_time_fork(sim_device *device);
 /** The program has waited for what a stream has done, or for a moment. */
 void sim_hip_time_synced(sim_stream *stream);
 void sim_hip_time_waited(sim_device *device, sim_moment *moment);

@@ -400,8 +400,6 @@ static void forget_thread(sim_stream *stream) {
 }
 
 void sim_hip_fork_streams(void) {
-    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
-        sim_hip_time_fork(&sim_hip.devices[i]);
     each_stream(forget_thread);
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         pthread_mutex_init(&sim_hip.devices[i].clock.lock, nullptr); // a launch may have held it

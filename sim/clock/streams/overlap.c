@@ -116,15 +116,11 @@ static void end_launch(sim_overlap *o, sim_sharing **at, uint64_t ns) {
     destroy(l);
 }
 
-void sim_overlap_hide(sim_overlap *o) {
-    for (sim_sharing *l = o->first; l; l = l->next)
-        sim_look_hide(&l->demand->shown);
-}
-
 void sim_overlap_deinit(sim_overlap *o) {
-    sim_overlap_hide(o);
-    while (o->first)
+    while (o->first) {
+        sim_look_hide(&o->first->demand->shown); // when it ran is not known
         end_launch(o, &o->first, 0);
+    }
     free(o->units);
 }
 

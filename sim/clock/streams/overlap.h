@@ -55,8 +55,6 @@ bool sim_overlap_add(sim_overlap *o, sim_moment *end, sim_demand *demand, int pr
 void sim_overlap_run(sim_overlap *o, sim_moment *until);
 /** Runs until all launches have ended. */
 void sim_overlap_finish(sim_overlap *o);
-/** Shows none of the launches that have not ended. */
-void sim_overlap_hide(sim_overlap *o);
 void sim_overlap_deinit(sim_overlap *o);
 /** Frees a demand that no launch owns. */
 void sim_demand_destroy(sim_demand *demand);
