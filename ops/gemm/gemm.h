@@ -75,6 +75,10 @@ static inline bool qni_gemm_is_e4m3(qni_dtype dtype) {
 static inline bool qni_gemm_is_usual(qni_dtype dtype) {
     return dtype == QNI_BF16 || qni_gemm_is_e4m3(dtype);
 }
+/** Returns whether the dtype is no code: f32, f16, bf16. */
+static inline bool qni_gemm_is_float(qni_dtype dtype) {
+    return dtype == QNI_F32 || dtype == QNI_F16 || dtype == QNI_BF16;
+}
 
 /** Returns how many columns of the product make one of d. */
 static inline int64_t qni_gemm_ratio(const qni_gemm_problem *p) {

@@ -15,7 +15,7 @@
 #define LANES 8
 #define ROWS 6
 #define VECTORS 2
-#include "gemm_f32.h"
+#include "gemm_f32_dot.h"
 
 #include <immintrin.h>
 
@@ -191,6 +191,9 @@ qn_status qni_gemm_avx2(const qni_variant *, qn_stream *, const void *problem) {
                                            .multiply = f32_multiply,
                                            .multiply_packed = multiply_packed,
                                            .direct_rows = 1,
+                                           .load_a_along_k = f32_load_a_along_k,
+                                           .multiply_along_k = f32_multiply_along_k,
+                                           .dot_bytes = sizeof(float),
                                            .finish = finish_row,
                                            .store = store_row,
                                            .quantize = quantize_row};

@@ -8,6 +8,10 @@
 // Decoded    a [rows][64 pairs], b [64 pairs][64 columns]; a pair is the bf16 of k and k + 1
 // Bound      gemm_ref.c; vdpbf16ps flushes subnormals in and out, of which e4m3 products have none
 #define QN_LANES 16
+#define LANES 16
+#define DOT_ROWS 6
+#define DOT_COLUMNS 4
+#define DOT_PARTS 1
 #include "../../shared/fp8.h"
 #include "gemm_cpu.h"
 #include "gemm_fetch.h"
@@ -446,6 +450,40 @@ static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
     }
 }
 
+// ---- products along k of bf16, which lies in memory as vdpbf16ps wants it
+
+typedef float vec __attribute__((vector_size(64), may_alias));
+typedef __m512bh dot_operand;
+typedef uint16_t dot_element;
+
+[[gnu::always_inline]] static inline __m512bh dot_load_b(const char *b, qni_dtype, int) {
+    return (__m512bh)_mm512_loadu_si512(b);
+}
+
+[[gnu::always_inline]] static inline vec dot_add(vec sum, __m512bh x, __m512bh y) {
+    return (vec)_mm512_dpbf16_ps((__m512)sum, x, y);
+}
+
+#include "gemm_dot.h"
+
+/** Decodes K-block by K-block. */
+static void load_a_along_k(void *out, const qni_gemm_block *a, int64_t stride, qni_dtype) {
+    alignas(64) uint32_t decoded[QNI_GEMM_DOT_M * PAIRS];
+    for (int64_t k = 0; k < a->depth; k += QNI_GEMM_BLOCK_K) {
+        qni_gemm_block part = *a;
+        part.data = (const char *)a->data + k * a->k_stride * qni_dtype_bytes(a->dtype);
+        part.depth = a->depth - k < QNI_GEMM_BLOCK_K ? a->depth - k : QNI_GEMM_BLOCK_K;
+        load_a(decoded, &part);
+        for (int64_t m = 0; m < a->rows; m++)
+            memcpy((uint16_t *)out + m * stride + k, decoded + m * PAIRS, PAIRS * 4);
+    }
+}
+
+static void multiply_along_k(float *sums, const void *a, int64_t stride, const qni_gemm_block *b,
+                             int64_t rows, bool is_first) {
+    dot_all(sums, a, stride, b, rows, QNI_BF16, is_first);
+}
+
 bool qni_gemm_avx512bf16_supports(const qni_variant *, const qn_device *, const void *problem,
                                   qni_reason *why) {
     const qni_gemm_problem *p = problem;
@@ -462,6 +500,9 @@ qn_status qni_gemm_avx512bf16(const qni_variant *, qn_stream *, const void *prob
                                            .multiply_packed = multiply_packed,
                                            .direct_rows = DIRECT_ROWS,
                                            .takes_bf16_directly = true,
+                                           .load_a_along_k = load_a_along_k,
+                                           .multiply_along_k = multiply_along_k,
+                                           .dot_bytes = sizeof(dot_element),
                                            .finish = finish_row,
                                            .store = store_row,
                                            .quantize = quantize_row};

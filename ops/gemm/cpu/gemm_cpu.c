@@ -3,23 +3,26 @@
 // kernel, whose engine is f32 in vectors that every 64-bit processor has.
 //
 // Bits: a sum runs through K in one order whatever the tiles are, so bits depend neither on the
-// number of threads nor on the other rows of a.
+// number of threads nor on the other rows of a. Whether a product goes along k, which is another
+// order, is a question of b alone.
 #define LANES 4
 #define ROWS 4
 #define VECTORS 2
-#include "gemm_f32.h"
+#include "gemm_f32_dot.h"
 
 #include <stdlib.h>
 
 // ---- scratch: one block a thread, kept from launch to launch
 
 typedef struct scratch {
-    alignas(64) float a[QNI_GEMM_TILE_M * QNI_GEMM_BLOCK_K];
+    alignas(64) float a[QNI_GEMM_SPAN];
     alignas(64) float b[QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K];
     alignas(64) float sums[QNI_GEMM_TILE_PANELS][QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N];
     alignas(64) float scales_a[QNI_GEMM_TILE_M], scales[QNI_GEMM_TILE_M];
     alignas(64) float block[QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N]; // a K-block's sums
 } scratch;
+static_assert(QNI_GEMM_SPAN >= QNI_GEMM_TILE_M * QNI_GEMM_BLOCK_K &&
+              QNI_GEMM_SPAN >= QNI_GEMM_DOT_M * QNI_GEMM_DOT_K);
 
 // A launch takes one entry. If launches on several streams need more than fit here, the others are
 // made and freed.
@@ -51,6 +54,7 @@ typedef struct work {
     const qni_gemm_problem *problem;
     scratch *scratch;
     int64_t tile_m, tile_panels, tiles_m, tiles_n, tiles;
+    bool is_along_k;
     int64_t unit;        // panels that stay together: those of a group of d's columns
     int64_t whole_tiles; // the tiles after these go unit by unit, so that all threads end together
     _Atomic int64_t next;
@@ -292,10 +296,59 @@ static void multiply_block(const work *w, const tile *t, int64_t k0, scratch *s)
         multiply_panel(w, t, panel, k0, s);
 }
 
+// ---- products along k
+
+/** Returns whether the engine multiplies along k: never a question of rows, whose bits would then
+ *  depend on their number. */
+static bool is_along_k(const qni_gemm_engine *engine, const qni_gemm_problem *p) {
+    return engine->multiply_along_k && !p->is_packed && p->b_k == 1 && qni_gemm_has_no_scales(p) &&
+           qni_gemm_is_float(p->dtype_b);
+}
+
+/** Multiplies a panel with rows of a that are decoded from k0 on, `span` deep: eight columns after
+ *  eight, so that memory is read along few rows of b. */
+static void multiply_span(const work *w, const tile *t, int64_t panel, int64_t k0, int64_t span,
+                          float *sums, const scratch *s) {
+    const int64_t end = min_i64(w->problem->k, k0 + span);
+    const qni_gemm_block of_panel = block_b(w->problem, t, panel, k0);
+    for (int64_t n = 0; n < of_panel.rows; n += QNI_GEMM_DOT_N)
+        for (int64_t k = k0; k < end; k += QNI_GEMM_DOT_K) {
+            qni_gemm_block b = of_panel;
+            const int64_t at = n * b.row_stride + k - k0;
+            b.data = (const char *)b.data + at * qni_dtype_bytes(b.dtype);
+            b.rows = min_i64(of_panel.rows - n, QNI_GEMM_DOT_N);
+            b.depth = min_i64(end - k, QNI_GEMM_DOT_K);
+            w->engine->multiply_along_k(sums + n,
+                                        (const char *)s->a + (k - k0) * w->engine->dot_bytes, span,
+                                        &b, t->m1 - t->m0, k == 0);
+        }
+}
+
+/** Multiplies a tile: as much of k at once as there is room for decoded rows. */
+static void multiply_tile_along_k(const work *w, const tile *whole, scratch *s) {
+    const qni_gemm_problem *p = w->problem;
+    const int64_t most = min_i64(whole->m1 - whole->m0, QNI_GEMM_DOT_M);
+    const int64_t room = QNI_GEMM_SPAN / most / QNI_GEMM_DOT_K * QNI_GEMM_DOT_K;
+    const int64_t span = min_i64(qni_pieces(p->k, QNI_GEMM_DOT_K) * QNI_GEMM_DOT_K, room);
+    for (int64_t k0 = 0; k0 < p->k; k0 += span)
+        for (int64_t m = whole->m0; m < whole->m1; m += QNI_GEMM_DOT_M) {
+            tile t = *whole;
+            t.m0 = m, t.m1 = min_i64(whole->m1, m + QNI_GEMM_DOT_M);
+            qni_gemm_block a = block_a(p, &t, k0);
+            a.depth = min_i64(p->k - k0, span);
+            w->engine->load_a_along_k(s->a, &a, span, p->dtype_b);
+            for (int64_t panel = t.panel0; panel < t.panel1; panel++)
+                multiply_span(w, &t, panel, k0, span,
+                              s->sums[panel - t.panel0] + (m - whole->m0) * QNI_GEMM_PANEL_N, s);
+        }
+}
+
 static void multiply_tile(const work *w, const tile *t, scratch *s) {
     if (w->problem->k == 0)
         memset(s->sums, 0, sizeof s->sums);
-    for (int64_t k0 = 0; k0 < w->problem->k; k0 += QNI_GEMM_BLOCK_K)
+    if (w->is_along_k)
+        multiply_tile_along_k(w, t, s);
+    for (int64_t k0 = 0; !w->is_along_k && k0 < w->problem->k; k0 += QNI_GEMM_BLOCK_K)
         multiply_block(w, t, k0, s);
     for (int64_t panel = t->panel0; panel < t->panel1; panel++)
         store_panel(w, t, panel, s->sums[panel - t->panel0]);
@@ -396,7 +449,7 @@ static void choose_tiles(work *w) {
 }
 
 qn_status qni_gemm_cpu_run(const qni_gemm_engine *engine, const qni_gemm_problem *problem) {
-    work w = {.engine = engine, .problem = problem};
+    work w = {.engine = engine, .problem = problem, .is_along_k = is_along_k(engine, problem)};
     choose_tiles(&w);
     w.whole_tiles = w.tiles - min_i64(w.tiles, 2 * qni_num_threads());
     w.scratch = scratch_get();
@@ -408,8 +461,29 @@ qn_status qni_gemm_cpu_run(const qni_gemm_engine *engine, const qni_gemm_problem
     return QN_OK;
 }
 
+/** Copies 16 columns at 4 k, whose k is contiguous, as a packed line. */
+static void gather_line(uint8_t *line, const uint8_t *data, int64_t row_stride) {
+    typedef uint16_t pairs __attribute__((vector_size(16)));
+    for (int64_t n = 0; n < 16; n += 4, line += 16, data += 4 * row_stride) {
+        uint32_t codes[4];
+        pairs x;
+        for (int64_t i = 0; i < 4; i++)
+            memcpy(&codes[i], data + i * row_stride, sizeof codes[i]);
+        memcpy(&x, codes, sizeof x);
+        x = __builtin_shufflevector(x, x, 0, 2, 4, 6, 1, 3, 5, 7);
+        memcpy(line, &x, sizeof x);
+    }
+}
+
 void qni_gemm_gather_panel(uint8_t *panel, const qni_gemm_block *b) {
     const uint8_t *data = b->data;
+    if (b->k_stride == 1 && b->depth == QNI_GEMM_BLOCK_K && b->rows == QNI_GEMM_PANEL_N) {
+        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16)
+            for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 4)
+                gather_line(panel + k / 4 * 256 + n / 16 * 64, data + n * b->row_stride + k,
+                            b->row_stride);
+        return;
+    }
     memset(panel, 0, QNI_GEMM_PANEL_BYTES);
     for (int64_t n = 0; n < b->rows; n++)
         for (int64_t k = 0; k < b->depth; k++)
@@ -421,6 +495,9 @@ qn_status qni_gemm_cpu(const qni_variant *, qn_stream *, const void *problem) {
     static const qni_gemm_engine engine = {.load_a = f32_load_a,
                                            .load_b = f32_load_b,
                                            .multiply = f32_multiply,
+                                           .load_a_along_k = f32_load_a_along_k,
+                                           .multiply_along_k = f32_multiply_along_k,
+                                           .dot_bytes = sizeof(float),
                                            .finish = finish_row,
                                            .store = store_row,
                                            .quantize = quantize_row};

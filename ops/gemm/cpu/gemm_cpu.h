@@ -5,7 +5,8 @@
 // For each tile of d and each K-block of 128 the loop decodes the tile's rows of a once. It then
 // walks panels of 64 columns of b and multiplies each with the rows into f32 sums: sum += scale *
 // (partial over the K-block). A panel is decoded once for all rows of the tile, and stays in the
-// first-level cache while they use it.
+// first-level cache while they use it. Where the engine has products along k (gemm_dot.h) and b's
+// k is contiguous, no panel is decoded.
 #ifndef QNI_GEMM_CPU_H
 #define QNI_GEMM_CPU_H
 
@@ -17,6 +18,10 @@ enum {
     QNI_GEMM_TILE_M = 256,           // most rows of a tile
     QNI_GEMM_TILE_PANELS = 4,        // most panels of a tile
     QNI_GEMM_PANEL_BYTES = 64 * 128, // of a packed panel
+    QNI_GEMM_DOT_K = 1024,           // most elements along k that a dot product's lanes take
+    QNI_GEMM_DOT_N = 8,              // columns that are multiplied along k at once
+    QNI_GEMM_DOT_M = 64,             // most such rows
+    QNI_GEMM_SPAN = 64 * 1024,       // most elements of a that are decoded at once
 };
 
 /** Part of a matrix in memory: element [row, k] is at data + row * row_stride + k * k_stride (in
@@ -58,6 +63,14 @@ typedef struct qni_gemm_engine {
     void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
                             const float *scales, int64_t rows, bool is_first, const char *next);
     int64_t direct_rows;
+    /** Decodes rows of a for multiply_along_k: out[rows][stride] elements of dot_bytes. What lies
+     *  beyond the depth is zero. */
+    void (*load_a_along_k)(void *out, const qni_gemm_block *a, int64_t stride, qni_dtype dtype_b);
+    /** sums[rows][64] = (is_first ? 0 : sums) + a b for at most 8 columns, whose k is contiguous,
+     *  and at most 1024 of k. Null: there is no such function. */
+    void (*multiply_along_k)(float *sums, const void *a, int64_t stride, const qni_gemm_block *b,
+                             int64_t rows, bool is_first);
+    int64_t dot_bytes;
     bool takes_bf16_directly; // multiply_packed takes a of bf16, not e4m3 alone
     /** Turns a row of sums, all 64, into what c is added to: 64 columns of d or, where pairs make
      *  one, 32. */
