@@ -12,8 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bench_options o = {
-    .python = "python3", .m_list = "1,16,64,512", .seq_list = "1024", .n = 4096, .k = 7168};
+enum { HEADS = 24 };
+static bench_options o = {.python = "python3",
+                          .m_list = "1,16,64,512",
+                          .seq_list = "1024",
+                          .n = 4096,
+                          .k = 7168,
+                          .heads = HEADS};
 
 static const cli_option options[] = {
     {.name = "--device",
@@ -53,6 +58,18 @@ static const cli_option options[] = {
      .kind = CLI_TEXT,
      .to = &o.seq_list,
      .help = "attention: lengths of prompts (default: 1024)"},
+    {.name = "--heads",
+     .value = "N",
+     .kind = CLI_INT,
+     .to = &o.heads,
+     .min = 1,
+     .max = 1024,
+     .help = "attention: heads of prompts (default: 24)"},
+    {.name = "--prompts",
+     .value = "whole|causal",
+     .kind = CLI_TEXT,
+     .to = &o.prompts,
+     .help = "attention: these prompts alone (default: both, and a decode)"},
     {.name = "--rows",
      .value = "N",
      .kind = CLI_INT,
@@ -235,7 +252,8 @@ static int count_problems(const job *j, int count, char **words) {
     for (int i = 0; i < rows_count(); i++)
         problems += is_wanted(count, words, rows_name(i), rows_family(i));
     problems += is_wanted(count, words, "quantize", "") ? 2 : 0;
-    problems += is_wanted(count, words, "attention", "") ? 2 * j->num_seq + 1 : 0;
+    const int prompts = o.prompts ? j->num_seq : 2 * j->num_seq + 1;
+    problems += is_wanted(count, words, "attention", "") ? prompts : 0;
     problems += is_wanted(count, words, "mla", "") ? 2 : 0;
     return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
 }
@@ -273,14 +291,16 @@ static qn_status measure_gemms(job *j, bool is_named) {
     return st;
 }
 
-/** Measures prompts of 24 heads, whole and causal, as in image and language models; then a token
+/** Measures prompts, whole and causal, as in image and language models; then a token
  *  for each of eight caches. */
 static qn_status measure_attentions(job *j, bool is_named) {
     const int before = j->report.num_left_out;
     qn_status st = QN_OK;
     for (int i = 0; st == QN_OK && j->report.num_left_out == before && i <= 2 * j->num_seq; i++) {
+        if (o.prompts && (i == 2 * j->num_seq || i % 2 != (strcmp(o.prompts, "causal") == 0)))
+            continue;
         const int64_t length = i < 2 * j->num_seq ? j->seq[i / 2] : 4096;
-        const attention_shape prompt = {1, 24, 24, 128, length, length, i % 2},
+        const attention_shape prompt = {1, o.heads, o.heads, 128, length, length, i % 2},
                               decode = {8, 32, 8, 128, 1, length, false};
         st = take(j, "attention", is_named,
                   measure_attention(&j->report.results[j->report.count++], &j->report.device,
@@ -386,11 +406,27 @@ out:
     return st;
 }
 
+/** Checks the options that change what attention's prompts are, which figures and peers do not
+ *  follow. */
+static qn_status check_prompts(void) {
+    const bool is_changed = o.prompts || o.heads != HEADS;
+    if (o.prompts && strcmp(o.prompts, "whole") != 0 && strcmp(o.prompts, "causal") != 0)
+        return cli_fail(QN_E_INVALID, "option --prompts: found '%s', accepted: whole, causal",
+                        o.prompts);
+    if (is_changed && (o.peer || o.plot_path))
+        return cli_fail(QN_E_INVALID,
+                        "option %s: found with %s, accepted: without --peer and --svg",
+                        o.prompts ? "--prompts" : "--heads", o.peer ? "--peer" : "--svg");
+    return QN_OK;
+}
+
 static int run(int count, char **arguments) {
     static job j;
     qn_status st = parse_numbers("--m", o.m_list, j.m, &j.num_m);
     if (st == QN_OK)
         st = parse_numbers("--seq", o.seq_list, j.seq, &j.num_seq);
+    if (st == QN_OK)
+        st = check_prompts();
     o.runs = o.runs || !o.peer ? o.runs : RUNS;
     const bool is_attention = count && strcmp(arguments[0], "attention") == 0;
     if (st == QN_OK && o.peer &&

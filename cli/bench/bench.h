@@ -7,8 +7,8 @@
 #include "rows.h"
 
 typedef struct bench_options {
-    const char *spec, *peer, *python, *plot_path, *m_list, *seq_list, *clock;
-    int64_t runs, n, k;
+    const char *spec, *peer, *python, *plot_path, *m_list, *seq_list, *prompts, *clock;
+    int64_t runs, n, k, heads;
     rows_shape shape;
     bool as_json, force;
 } bench_options;

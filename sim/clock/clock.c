@@ -9,6 +9,7 @@
 #include "share.h"
 #include "streams/demand.h"
 #include "timeline.h"
+#include "uneven.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +125,9 @@ static void run_locked(sim_dispatch *d) {
     d->machine = m;
     m->timeline = sim_timeline_begin();
     sim_settle_begin(m);
-    for (uint32_t i = 0; i < m->num_xcds; i++)
+    if (m->settle.of)
+        sim_uneven_start(m);
+    for (uint32_t i = 0; !m->settle.of && i < m->num_xcds; i++)
         sim_start_groups(&m->xcds[i], 0);
     run_events(m);
     d->machine = nullptr;

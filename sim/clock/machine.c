@@ -254,6 +254,7 @@ void sim_machine_destroy(sim_machine *m) {
     free(m->xcds);
     free(m->spans);
     free(m->settle.base);
+    free(m->settle.of);
     free(m->insts);
     free(m->hbm);
     free(m->heap);

@@ -124,20 +124,32 @@ struct sim_resident {
     uint64_t began;     // tick
 };
 
-enum { SIM_SETTLE_MARKS = 32 };
+enum { SIM_SETTLE_MARKS = 32, SIM_MOST_PER_UNIT = 64 };
 
 /** How far a round of long workgroups has come (settle.c). */
 typedef struct sim_settle {
-    uint64_t length;                  // instructions of a workgroup; 0: not known
-    uint64_t next;                    // of sim_machine.issued, when the pace is looked at
-    uint64_t residents, window;       // workgroups of the round; instructions
-    uint64_t began, began_issued;     // the round: tick and instructions
-    uint64_t marks[SIM_SETTLE_MARKS]; // ticks at which windows ended
-    uint32_t num_marks;
-    uint64_t round_ticks, last_ticks; // of a full round, and of the last; 0: not known
-    double spread;                    // by which the pace differed at last, as a share
-    uint64_t ran;                     // instructions of rounds that are over
-    uint64_t *base;                   // what was counted in these, by scale_counts
+    uint64_t length;                   // instructions of a workgroup; 0: not known
+    uint64_t next;                     // of sim_machine.issued, when the pace is looked at
+    uint64_t residents, window;        // workgroups of the round; instructions
+    uint64_t began, began_issued;      // the round: tick and instructions
+    uint64_t marks[SIM_SETTLE_MARKS];  // ticks at which windows ended
+    uint32_t num_marks, skipped, kept; // of these, those that do not count; the last that do
+    uint64_t round_ticks, last_ticks;  // of a full round, and of the last; 0: not known
+    double differs, spread; // shares: by which the pace differs; by which it did at most at the end
+    uint64_t ran;           // instructions of rounds that are over
+    uint64_t all;           // instructions of all workgroups, those left out too
+    uint64_t *base;         // what was counted in these, by sim_settle_scale
+    // of workgroups whose lengths differ (uneven.c)
+    uint64_t *of;              // instructions by flat id; null: they do not, or are not known
+    uint64_t begin, trip;      // as in sim_lengths
+    uint64_t first;            // of those that run for their pace
+    uint64_t whole, num_whole; // the first that runs to its end; how many do
+    uint64_t whole_length;     // their instructions in sum
+    uint64_t ended_before;     // workgroups, when those that run began
+    uint32_t per_unit, most_per_unit;   // workgroups now, and at first
+    double pace[SIM_MOST_PER_UNIT + 1]; // ticks of an instruction of one of so many
+    double head[SIM_MOST_PER_UNIT + 1]; // ticks more than at that pace, at first
+    double beside, cold; // ticks more than at its pace: of a workgroup, of the first ones
 } sim_settle;
 
 typedef struct sim_event {

@@ -61,7 +61,7 @@ static void sum_spent(uint64_t spent[], const sim_machine *m, uint64_t end) {
 
 static double part_run(const sim_machine *m) {
     const sim_settle *s = &m->settle;
-    return s->ran ? (double)s->ran / (double)(m->sample.run * s->length) : 1;
+    return s->ran ? (double)s->ran / (double)s->all : 1;
 }
 
 /** Returns by how much the rounds differ that stand for others, or the windows of one. */
