@@ -379,10 +379,9 @@ from aiter.ops.flydsl.moe_common import GateMode
 from aiter.dist.device_communicators.custom_all_reduce import CustomAllreduce
 assert gemm_a16w16 is nested and flat is unified_attention and GateMode("interleave") is GateMode.INTERLEAVE
 assert QuantType(4) is QuantType.per_1x128 and ActivationType(0) is ActivationType.Silu and int(ActivationType.No) == -1
-try:
-    import aiter.ops.sampling
-except ImportError:
-    print(get_gfx(), dtypes.fp8, e4m3_dtype, aiter.__name__, torch.ops.aiter.paged_attention_v1.default is not None)
+import aiter.ops.sampling
+print(get_gfx(), dtypes.fp8, e4m3_dtype, aiter.__name__,
+      torch.ops.aiter.paged_attention_v1.default is not None and torch.ops.aiter.top_k_renorm_probs.default is not None)
 """
 
 

@@ -189,11 +189,13 @@ def test_rotary_embedding(neox):
         like_native(got, want, 3, 4, 2 * float(want.abs().max()))
 
 
-def test_sampler_is_vllms_own():
+def test_vllms_own_sampler_by_aiters_functions():
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
     made = TopKTopPSampler.__init__
     sampler = TopKTopPSampler.__new__(TopKTopPSampler)
     made.__wrapped__(sampler)
     assert sampler.forward.__name__ == "forward_hip"
-    tokens, _ = sampler.forward(randn(3, 16), {}, torch.full((3,), 1, dtype=torch.int32), None)
-    assert torch.equal(tokens, randn(3, 16).argmax(-1))
+    ones = torch.full((3,), 1, dtype=torch.int32)
+    for k, p in ((ones, None), (ones, torch.full((3,), 0.9)), (None, torch.full((3,), 1e-3))):  # three functions of AITER's
+        tokens, _ = sampler.forward(randn(3, 16), {}, k, p)
+        assert torch.equal(tokens.long(), randn(3, 16).argmax(-1))
