@@ -26,17 +26,7 @@ trap 'rm -rf "$tmp" "$PYTHONPYCACHEPREFIX$tmp"' EXIT
 cmake --install "$build" --component python --prefix "$tmp/stage" --strip > "$tmp/log"
 cp -r "$source/python/quern" "$source/python/quern_engines" "$tmp/stage/"
 
-# The record by which engines find plugins, as pip makes it of pyproject.toml.
-"$python" - "$source/pyproject.toml" "$tmp/stage" << 'PYTHON'
-import pathlib, sys, tomllib
-
-project = tomllib.loads(pathlib.Path(sys.argv[1]).read_text())["project"]
-record = pathlib.Path(sys.argv[2], f"quern-{project['version']}.dist-info")
-record.mkdir()
-(record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: quern\nVersion: {project['version']}\n")
-groups = project["entry-points"].items()
-(record / "entry_points.txt").write_text("".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in of.items()) for group, of in groups))
-PYTHON
+"$python" "$source/tests/clients/upstream/record.py" "$source/pyproject.toml" "$tmp/stage"
 
 export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONPATH=$tmp/stage:$source/tests/python:$source/tests/clients
 export HOME=$tmp # where engines keep caches

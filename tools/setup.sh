@@ -8,19 +8,22 @@
 #                                  wheel, PyTorch's tensors, whole models and profiles' pages are then among the tests
 #   tools/setup.sh --engines   all that, and build/engines: vLLM's and SGLang's Python code, without what is compiled of them, beside
 #                                  .venv's PyTorch (0.6 GiB to fetch, 0.5 GiB installed), for tests/engines_test.sh
+#   tools/setup.sh --upstream   all that, and build/upstream: the tests in vLLM's and SGLang's source packages (0.1 GiB to fetch), for
+#                                  tests/upstream_test.sh
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-check_only=0 build_only=0 third_party=0 engines=0
+check_only=0 build_only=0 third_party=0 engines=0 upstream=0
 for option; do
   case "$option" in
     --check) check_only=1 ;;
     --build) build_only=1 ;;
     --third-party) third_party=1 ;;
     --engines) third_party=1 engines=1 ;;
-    -h|--help) sed -n '3,11p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines)" >&2; exit 2 ;;
+    --upstream) third_party=1 engines=1 upstream=1 ;;
+    -h|--help) sed -n '3,13p' "$0" | cut -c3-; exit 0 ;;
+    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines, --upstream)" >&2; exit 2 ;;
   esac
 done
 
@@ -41,6 +44,8 @@ engine_needs=(aiohttp==3.14.5 blake3==1.0.11 cachetools==8.0.2 cbor2==6.3.0 clou
               openai==3.57.0 openai-harmony==0.0.8 orjson==3.13.0 partial-json-parser==0.2.1.1.post7 prometheus-client==0.26.0
               psutil==7.2.2 py-cpuinfo==9.0.0 pybase64==1.5.1 pyzmq==27.3.0 sentencepiece==0.2.3 tiktoken==0.14.0 uvloop==0.23.0
               xgrammar==0.2.8)
+# What the engines' and AITER's tests import besides.
+engine_test_needs=(pandas==3.1.1 scipy==1.17.1 tabulate==0.10.0)
 engine_needs_alone=(compressed-tensors==0.20.0 torchvision==0.29.2)
 dlpack_package=apache-tvm-ffi==0.1.15.post2
 deps=$top/build/deps/include
@@ -114,7 +119,7 @@ if [ $engines = 1 ] && ! [ -e "$engines_home/complete" ]; then
   "$venv/bin/python" -m venv "$engines_home"
   site=$("$engines_home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$site/_shared.pth"
-  "$engines_home/bin/python" -m pip install -q --no-compile "${engine_needs[@]}"
+  "$engines_home/bin/python" -m pip install -q --no-compile "${engine_needs[@]}" "${engine_test_needs[@]}"
   "$engines_home/bin/python" -m pip install -q --no-compile --no-deps "${engine_needs_alone[@]}"
   "$engines_home/bin/python" -m pip download -q --no-deps --only-binary=:all: -d "$engines_home/wheels" "${engine_packages[@]}"
   for wheel in "$engines_home"/wheels/*.whl; do
@@ -122,5 +127,28 @@ if [ $engines = 1 ] && ! [ -e "$engines_home/complete" ]; then
   done
   rm -rf "$engines_home/wheels"
   touch "$engines_home/complete"
+fi
+
+# SGLang's last source package; pip asks a source package for its version by its own build script, so what these scripts import is
+# installed aside, beside .venv's PyTorch.
+upstream_packages=(vllm==0.33.0 sglang==0.5.10.post1)
+if [ $upstream = 1 ] && ! [ -e "$top/build/upstream/complete" ]; then
+  echo "setup: making build/upstream: ${upstream_packages[*]}"
+  [ $check_only = 1 ] && exit 1
+  rm -rf "$top/build/upstream"
+  mkdir -p "$top/build/upstream/packages"
+  aside=$top/build/upstream/packages/venv
+  "$venv/bin/python" -m venv "$aside"
+  "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+    > "$("$aside/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_shared.pth"
+  "$aside/bin/python" -m pip install -q -U setuptools setuptools-scm setuptools-rust packaging wheel jinja2 cmake ninja
+  VLLM_VERSION_OVERRIDE=0.33.0 VLLM_TARGET_DEVICE=empty "$aside/bin/python" -m pip download -q --no-deps --no-binary :all: \
+    --no-build-isolation -d "$top/build/upstream/packages" "${upstream_packages[@]}"
+  for package in "${upstream_packages[@]}"; do
+    mkdir "$top/build/upstream/${package%%==*}"
+    tar xzf "$top/build/upstream/packages/${package/==/-}.tar.gz" -C "$top/build/upstream/${package%%==*}" --strip-components=1
+  done
+  rm -rf "$top/build/upstream/packages"
+  touch "$top/build/upstream/complete"
 fi
 echo "setup: everything is there"

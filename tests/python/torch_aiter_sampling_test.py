@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern.compat.aiter's sampling: what is kept, how often tokens come, and which rows; also rotary tables as wide as a head."""
+"""quern.compat.aiter's sampling: what is kept, how often tokens come, and which rows; also what AITER's own tests found elsewhere."""
 
 import pytest
 
 torch = pytest.importorskip("torch")
 from deep_gemm_tools import BF16, randn  # noqa: E402
 
-from quern.compat.aiter.ops import sampling  # noqa: E402
+from quern.compat.aiter.ops import sampling, topk  # noqa: E402
 from quern.compat.aiter.ops.triton.rope import rope as thd  # noqa: E402
 
 PROBS = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.05, 0.05, 0.1, 0.8]])
@@ -68,3 +68,13 @@ def test_rotary_tables_as_wide_as_a_head():
     cos, sin = torch.cat((cos, randn(9, 32, dtype=BF16, seed=3)), -1), torch.cat((sin, randn(9, 32, dtype=BF16, seed=4)), -1)
     got = thd.rope_cached_thd_positions_offsets_2c_fwd_inplace(x, y, cos, sin, positions, offsets, 0, True, False)
     assert all(map(torch.equal, got, want)) and not torch.equal(want[0], randn(3, 4, 64, dtype=BF16))
+
+
+def test_no_bias_is_an_empty_one():
+    got = []
+    for bias in (None, torch.empty(0)):
+        got.append((torch.zeros(5, 3), torch.zeros(5, 3, dtype=torch.int32)))
+        topk.topk_gating(*got[-1], randn(5, 16), bias, score_func="softmax")
+    assert all(map(torch.equal, *got)) and torch.allclose(got[0][0].sum(-1), torch.ones(5))
+    with pytest.raises(ValueError, match="correction_bias has shape"):
+        topk.topk_gating(*got[0], randn(5, 16), torch.empty(0, 16), score_func="softmax")

@@ -40,7 +40,7 @@ def no_shared(op, count):
 def topk_gating(topk_weights: Tensor, topk_indices: Tensor, gating_output: Tensor, correction_bias: Tensor | None = None,
                 need_renorm: bool = True, routed_scaling_factor: float = 1.0, score_func: str = "sqrtsoftplus",
                 num_shared_experts: int = 0) -> None:
-    """Chooses by score_func of gating_output, plus correction_bias [experts].
+    """Chooses by score_func of gating_output, plus correction_bias [experts], or [0] for none.
 
     score_func          "softmax" or "sigmoid"
     num_shared_experts  0
@@ -49,6 +49,8 @@ def topk_gating(topk_weights: Tensor, topk_indices: Tensor, gating_output: Tenso
     no_shared(op, num_shared_experts)
     if score_func not in ("softmax", "sigmoid"):
         raise NotImplementedError(f"{op}: score_func is {found(score_func)}; accepted: 'softmax', 'sigmoid'")
+    if isinstance(correction_bias, Tensor) and correction_bias.shape == (0,):
+        correction_bias = None
     route(op, topk_weights, topk_indices, gating_output, correction_bias, "topk_indices", need_renorm, scoring=score_func,
           scaling=_check.number(op, "routed_scaling_factor", routed_scaling_factor))
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runners of others' tests: what fails, what is listed, and what is told of a list."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+RUNNER = """
+import pathlib, sys
+import pytest
+from upstream import cases
+known = cases.List(sys.argv[2])
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", sys.argv[1]], plugins=[cases.Plugin(known, 2, 1)]))
+"""
+
+TESTS = """
+import time
+import pytest
+
+def test_good():
+    pass
+
+def test_wrong():
+    assert 1 == 2
+
+def test_slow():
+    time.sleep(5)
+
+def test_taken():
+    with pytest.raises(ValueError):
+        pass
+
+@pytest.mark.parametrize("n", range(50))
+def test_many(n):
+    pass
+"""
+
+
+def run(tmp_path, known, tests=TESTS):
+    (tmp_path / "test_x.py").write_text(textwrap.dedent(tests))
+    (tmp_path / "known.txt").write_text(known)
+    done = subprocess.run([sys.executable, "-c", RUNNER, str(tmp_path / "test_x.py"), str(tmp_path / "known.txt")], capture_output=True,
+                          text=True, cwd=tmp_path)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_unlisted_failure_fails(tmp_path):
+    code, text = run(tmp_path, "# nothing\n")
+    assert code == 1 and "failed, and not listed: " in text and "test_wrong" in text
+    assert "all: 1 failed, 3 passed, 1 slow, 1 taken" in text  # two of the fifty
+
+
+def test_listed_failure_and_a_line_to_go(tmp_path):
+    code, text = run(tmp_path, "fail test_wrong -- one is not two\nfail test_good -- was wrong once\n")
+    assert code == 0 and "1 listed" in text
+    assert "passes though listed, 1 cases: test_good -- was wrong once" in text
+
+
+def test_skipped_cases_do_not_run(tmp_path):
+    code, text = run(tmp_path, "skip test_wrong -- takes long\nskip test_slow -- too\nskip test_many -- too\n")
+    assert code == 0 and "all: 1 passed, 52 skipped, 1 taken" in text
+
+
+def test_file_that_does_not_load(tmp_path):
+    assert run(tmp_path, "", "import nothing_of_that_name")[0] != 0
+    code, text = run(tmp_path, "fail test_x.py -- needs what is not there\n", "import nothing_of_that_name")
+    assert code == 0 and "1 listed" in text
+
+
+@pytest.mark.parametrize("line", ["fail test_wrong", "skip -- why", "left test_wrong -- why", "fail test_wrong --"])
+def test_line_of_another_form(tmp_path, line):
+    code, text = run(tmp_path, f"fail a -- b\n{line}\n")
+    assert code == 1 and f"known.txt:2: found {line!r}; a line is: skip PART -- REASON" in text
