@@ -275,6 +275,48 @@ void sim_dispatch_work(sim_dispatch *d, sim_worker *worker) {
     }
 }
 
+/** A workgroup of a cooperative dispatch, with the memory in which it runs. */
+typedef struct resident {
+    sim_workgroup group;
+    sim_worker worker;
+    bool has_begun, has_ended;
+} resident;
+
+/** Gives a resident group's waves one turn each. Returns whether it goes on. */
+static bool step_resident(resident *r) {
+    if (r->has_ended)
+        return false;
+    if (!run_round(&r->group) && !sim_group_release(&r->group)) {
+        sim_group_end(&r->group);
+        r->has_ended = true;
+    }
+    return !r->has_ended;
+}
+
+void sim_dispatch_work_together(sim_dispatch *d) {
+    const uint64_t total = sim_dispatch_groups(d);
+    resident *all = calloc(total, sizeof *all);
+    bool goes_on = all;
+    if (!all)
+        stop_without_memory(d);
+    for (uint64_t i = 0; goes_on && i < total; i++) {
+        resident *r = &all[i];
+        goes_on = sim_group_reserve(d, &r->worker) && sim_group_begin(&r->group, d, &r->worker, i);
+        r->has_begun = goes_on;
+    }
+    while (goes_on && !atomic_load_explicit(&d->stop, memory_order_relaxed)) {
+        goes_on = false;
+        for (uint64_t i = 0; i < total; i++)
+            goes_on |= step_resident(&all[i]);
+    }
+    for (uint64_t i = 0; all && i < total; i++) {
+        if (all[i].has_begun && !all[i].has_ended)
+            sim_group_end(&all[i].group);
+        sim_worker_deinit(&all[i].worker);
+    }
+    free(all);
+}
+
 bool sim_dispatch_run(sim_dispatch *d) {
     if (!sim_race_open(d)) {
         sim_fault_stop(d, SIM_FAULT_RESOURCES, "no host memory for the check of races");
@@ -283,7 +325,10 @@ bool sim_dispatch_run(sim_dispatch *d) {
     sim_memory_enter(d->memory);
     sim_look_begin_dispatch(d);
     const uint64_t end_ns = d->clock ? sim_clock_run(d) : 0;
-    sim_pool_run(d);
+    if (d->is_cooperative)
+        sim_dispatch_work_together(d);
+    else
+        sim_pool_run(d);
     sim_look_end_dispatch(d);
     if (d->clock && !d->wants_demand)
         sim_look_show(&d->shown, &(sim_span){end_ns - d->timed.ns, end_ns, 0});

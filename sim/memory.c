@@ -114,13 +114,13 @@ static uint64_t round_up(uint64_t bytes) {
 /** Returns zero-filled host memory. Small blocks come from the heap, so that many of them cost
  *  little, unless `mapped` asks for pages. */
 static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind, uint64_t mapped) {
-    if (!mapped && bytes < PAGE_BYTES && kind != SIM_REGION_HOST) {
+    if (!mapped && bytes < PAGE_BYTES && !sim_is_shared_kind(kind)) {
         uint8_t *host = aligned_alloc(256, (bytes + 255) & ~UINT64_C(255));
         return host ? memset(host, 0, bytes) : nullptr;
     }
     // Host memory's own address is its guest address, so it takes whole pages, which the table can
     // tell apart.
-    const uint64_t whole = round_up(bytes), slack = kind == SIM_REGION_HOST ? PAGE_BYTES : 0;
+    const uint64_t whole = round_up(bytes), slack = sim_is_shared_kind(kind) ? PAGE_BYTES : 0;
     uint8_t *host = mmap(nullptr, whole + slack, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (host == MAP_FAILED)
@@ -134,7 +134,7 @@ static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind, uint64_t mapped
 }
 
 static void host_free(sim_region *region) {
-    if (!region->mapped && region->size < PAGE_BYTES && region->kind != SIM_REGION_HOST)
+    if (!region->mapped && region->size < PAGE_BYTES && !sim_is_shared_kind(region->kind))
         free(region->host);
     else
         munmap(region->host, round_up(region->size));
@@ -171,7 +171,7 @@ static bool append(sim_memory *memory, sim_region *region) {
 /** Gives region an address and enters it in the table. */
 static bool install(sim_memory *memory, sim_region *region) {
     region->base =
-        region->kind == SIM_REGION_HOST ? (uintptr_t)region->host : place(memory, region->size);
+        sim_is_shared_kind(region->kind) ? (uintptr_t)region->host : place(memory, region->size);
     if (!region->base || !reserve_pages(memory, region->base, region->size) ||
         !append(memory, region)) {
         return false;

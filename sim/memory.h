@@ -14,8 +14,14 @@ typedef enum sim_region_kind {
     SIM_REGION_HOST,   // hipHostMalloc: the guest address is the host's
     SIM_REGION_CODE,   // a code object's image
     SIM_REGION_KERNARG,
+    SIM_REGION_MANAGED,    // hipMallocManaged: as SIM_REGION_HOST
     SIM_REGION_REGISTERED, // hipHostRegister: the program's own memory, at any address
 } sim_region_kind;
+
+/** Returns whether memory of a kind, allocated here, has the same address for guest and host. */
+static inline bool sim_is_shared_kind(sim_region_kind kind) {
+    return kind == SIM_REGION_HOST || kind == SIM_REGION_MANAGED;
+}
 
 /** The bytes of an allocation that have been written (written.c). */
 typedef struct sim_written sim_written;

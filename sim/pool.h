@@ -42,6 +42,9 @@ void sim_group_end(sim_workgroup *group);
 uint64_t sim_dispatch_groups(const sim_dispatch *dispatch);
 /** Runs workgroups of a dispatch until none is left to start or the dispatch is stopped. */
 void sim_dispatch_work(sim_dispatch *dispatch, sim_worker *worker);
+/** Runs all workgroups of a dispatch on the calling thread, in turn, so that each may wait for any
+ *  other. */
+void sim_dispatch_work_together(sim_dispatch *dispatch);
 /** Runs all workgroups of a dispatch, on the calling thread and on idle threads of the pool. */
 void sim_pool_run(sim_dispatch *dispatch);
 

@@ -108,6 +108,7 @@ typedef struct sim_dispatch {
     uint64_t id;           // number among the device's dispatches
     uint32_t check;        // SIM_CHECK_ bits
     bool fast_matrix;      // matrix instructions in plain f32 arithmetic, not by the chip's rules
+    bool is_cooperative;   // workgroups wait for each other: all run at a time, on one thread
     bool passes_overreads; // reads behind an allocation, in its pages, are reported but may pass
     uint32_t turn;         // as in sim_options
     uint64_t limit;        // instructions that a wave may execute; 0: any number

@@ -45,7 +45,7 @@ run() {
     "$quern" sim --arch $all --check all -- "$out/$1" "${@:2}"
 }
 
-programs="saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc module printf"
+programs="saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc cooperative managed module printf"
 declare -A compilers
 at=0
 for name in $programs; do # two at a time
@@ -56,7 +56,7 @@ done
 for name in $programs; do
     wait "${compilers[$name]}" || fail "$name: does not compile"
 done
-for name in saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc; do
+for name in saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc cooperative managed; do
     run $name || fail "$name failed"
 done
 

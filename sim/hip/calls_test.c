@@ -81,7 +81,7 @@ static void test_param_copies(void **state) {
     in.Height = 10;
     assert_int_equal(hip.hipDrvMemcpy2DUnaligned(&in), hipErrorInvalidValue);
     in.dstMemoryType = hipMemoryTypeArray;
-    assert_int_equal(hip.hipMemcpyParam2D(&in), hipErrorNotSupported);
+    assert_int_equal(hip.hipMemcpyParam2D(&in), hipErrorInvalidValue); // no array
     assert_int_equal(hip.hipMemcpyParam2D(nullptr), hipErrorInvalidValue);
     OK(hip.hipFree(d));
 }

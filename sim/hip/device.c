@@ -4,6 +4,7 @@
 #include "../isa/decode.h"
 #include "../look/hooks.h"
 #include "../pool.h"
+#include "arrays.h"
 #include "runtime.h"
 
 #include <errno.h>
@@ -30,9 +31,11 @@ static void before_fork(void) {
     sim_pool_fork_prepare();
     sim_look_fork_prepare();
     sim_decode_fork_prepare();
+    sim_handle_fork_prepare();
 }
 
 static void after_fork_in_parent(void) {
+    sim_handle_fork_done();
     sim_decode_fork_done();
     sim_look_fork_parent();
     sim_pool_fork_parent();
@@ -43,6 +46,7 @@ static void after_fork_in_parent(void) {
 }
 
 static void after_fork_in_child(void) {
+    sim_handle_fork_done();
     sim_decode_fork_done();
     sim_look_fork_child();
     sim_pool_fork_child();
@@ -70,6 +74,8 @@ static void after_fork_in_child(void) {
         sim_schedule_deinit(&sim_hip.devices[i].schedule);
     }
     sim_hip.num_devices = 0;
+    sim_arrays_free_all();
+    sim_managed_forget(0);
     sim_memory_destroy(sim_hip.memory);
     sim_hip.memory = nullptr;
     sim_hip_finish_faults(); // may not return
@@ -373,6 +379,11 @@ static void fill_properties(hipDeviceProp_tR0600 *p, const sim_device *device) {
                                 .multiProcessorCount = (int)c->compute_units,
                                 .canMapHostMemory = 1,
                                 .concurrentKernels = 1,
+                                .managedMemory = 1,
+                                .cooperativeLaunch = c->arch != SIM_GFX90A,
+                                .cooperativeMultiDeviceLaunch = c->arch != SIM_GFX90A,
+                                .concurrentManagedAccess = 1,
+                                .hostNativeAtomicSupported = 1,
                                 .pciBusID = (int)device->number + 1,
                                 .asyncEngineCount = 1,
                                 .unifiedAddressing = 1,

@@ -45,6 +45,7 @@ typedef enum hipMemoryType {
     hipMemoryTypeUnregistered = 0,
     hipMemoryTypeHost = 1,
     hipMemoryTypeDevice = 2,
+    hipMemoryTypeManaged = 3,
     hipMemoryTypeArray = 10,
     hipMemoryTypeUnified = 11,
 } hipMemoryType;
@@ -418,13 +419,13 @@ typedef struct hip_Memcpy2D {
     hipMemoryType srcMemoryType;
     const void *srcHost;
     hipDeviceptr_t srcDevice;
-    void *srcArray;
+    struct hipArray *srcArray;
     size_t srcPitch;
     size_t dstXInBytes, dstY;
     hipMemoryType dstMemoryType;
     void *dstHost;
     hipDeviceptr_t dstDevice;
-    void *dstArray;
+    struct hipArray *dstArray;
     size_t dstPitch;
     size_t WidthInBytes, Height;
 } hip_Memcpy2D;
@@ -518,5 +519,8 @@ HIP_API hipError_t hipEventRecord_spt(hipEvent_t event, hipStream_t stream);
 HIP_API hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t function, void *data);
 HIP_API hipError_t hipLaunchKernel_spt(const void *kernel, dim3 grid, dim3 block, void **args,
                                        size_t dynamic_lds, hipStream_t stream);
+
+#include "hip_launch.h"
+#include "hip_memory.h"
 
 #endif

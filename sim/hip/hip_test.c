@@ -273,8 +273,8 @@ static void test_registered_elf(void **state) {
     hip.__hipUnregisterFatBinary(binary);
     assert_int_equal(hip.hipLaunchKernel(&handle, one, one, args, 0, nullptr),
                      hipErrorInvalidDeviceFunction);
-    hip.__hipRegisterManagedVar(binary = hip.__hipRegisterFatBinary(&wrapper), nullptr, nullptr,
-                                "managed", 4, 4);
+    hip.__hipRegisterTexture(binary = hip.__hipRegisterFatBinary(&wrapper), nullptr, nullptr,
+                             (char[]){"texture"}, 2, 0, 0);
     hip.__hipRegisterFunction(binary, &handle, "t_set", "t_set", UINT32_MAX, nullptr, nullptr,
                               nullptr, nullptr, nullptr);
     assert_int_equal(hip.hipLaunchKernel(&handle, one, one, args, 0, nullptr),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel launches: arguments, the compiler's hidden arguments, the dispatch packet, the run.
+#include "../pool.h"
 #include "runtime.h"
 
 #include <stdio.h>
@@ -17,6 +18,7 @@ enum {
 typedef struct launch_op {
     sim_op op;
     sim_dispatch dispatch;
+    sim_grids grids; // of a cooperative launch
     size_t args_bytes;
     uint8_t args[]; // the kernarg segment
 } launch_op;
@@ -138,6 +140,60 @@ static packet make_packet(const sim_dispatch *d) {
     return p;
 }
 
+/** Returns where a kernel wants an address as a hidden argument; null if it wants none. */
+static uint8_t *hidden_place(launch_op *launch, sim_hidden hidden) {
+    const sim_kernel *kernel = launch->dispatch.kernel;
+    for (uint32_t i = 0; i < kernel->num_args; i++) {
+        const sim_arg *arg = &kernel->args[i];
+        if (arg->hidden == (int)hidden && arg->bytes >= sizeof(uint64_t))
+            return launch->args + arg->offset;
+    }
+    return nullptr;
+}
+
+/** Writes an address to its place. Returns false if the address is null. */
+static bool put_address(uint8_t *place, uint64_t addr) {
+    memcpy(place, &addr, sizeof addr);
+    return addr;
+}
+
+/** What a cooperative launch's barriers use, as the device library lays it out. */
+typedef struct grid_sync {
+    uint64_t others; // guest address of the barrier of all grids; 0: one grid
+    uint32_t index, count;
+    uint64_t first_item, num_items; // of all grids
+    uint32_t arrived, unused, num_groups;
+} grid_sync;
+
+static_assert(offsetof(grid_sync, num_groups) == 40);
+
+static grid_sync make_grid_sync(const launch_op *launch) {
+    const sim_grids *g = &launch->grids;
+    return (grid_sync){.others = g->shared ? g->shared->barrier : 0,
+                       .index = g->index,
+                       .count = g->count,
+                       .first_item = g->first_item,
+                       .num_items = g->num_items,
+                       .num_groups = (uint32_t)sim_dispatch_groups(&launch->dispatch)};
+}
+
+/** Places what a cooperative kernel's barriers use: memory that the check of races looks at, as
+ *  arguments are not. Returns false without memory. */
+static bool place_grid_sync(sim_stream *stream, launch_op *launch) {
+    uint8_t *place = hidden_place(launch, SIM_HIDDEN_GRID_SYNC);
+    if (!place || !launch->dispatch.is_cooperative)
+        return true;
+    if (!stream->grid_sync) {
+        const sim_region *region = sim_memory_alloc(sim_hip.memory, sizeof(grid_sync),
+                                                    SIM_REGION_HOST, stream->device->id);
+        stream->grid_sync = region ? region->base : 0;
+    }
+    const grid_sync sync = make_grid_sync(launch);
+    if (stream->grid_sync)
+        memcpy((void *)stream->grid_sync, &sync, sizeof sync);
+    return put_address(place, stream->grid_sync);
+}
+
 /** Puts the arguments and the packet into the stream's guest memory, which grows as needed. */
 static bool place_args(sim_stream *stream, launch_op *launch) {
     enum { FIRST_BYTES = 8192 };
@@ -163,23 +219,6 @@ static bool place_args(sim_stream *stream, launch_op *launch) {
     return true;
 }
 
-/** Returns where a kernel wants an address as a hidden argument; null if it wants none. */
-static uint8_t *hidden_place(launch_op *launch, sim_hidden hidden) {
-    const sim_kernel *kernel = launch->dispatch.kernel;
-    for (uint32_t i = 0; i < kernel->num_args; i++) {
-        const sim_arg *arg = &kernel->args[i];
-        if (arg->hidden == (int)hidden && arg->bytes >= sizeof(uint64_t))
-            return launch->args + arg->offset;
-    }
-    return nullptr;
-}
-
-/** Writes an address to its place. Returns false if the address is null. */
-static bool put_address(uint8_t *place, uint64_t addr) {
-    memcpy(place, &addr, sizeof addr);
-    return addr;
-}
-
 /** Places the memory that the kernel finds through the hidden arguments that it wants. Returns
  *  false without memory. */
 static bool place_memory(sim_stream *stream, launch_op *launch, bool *asks_host, bool *prints) {
@@ -192,7 +231,8 @@ static bool place_memory(sim_stream *stream, launch_op *launch, bool *asks_host,
         !(stream->hostcall = sim_hostcall_create(stream->device->id))) {
         return false;
     }
-    return (!hostcall || put_address(hostcall, sim_hostcall_address(stream->hostcall))) &&
+    return place_grid_sync(stream, launch) &&
+           (!hostcall || put_address(hostcall, sim_hostcall_address(stream->hostcall))) &&
            (!buffer || put_address(buffer, sim_hip_printf_buffer(stream))) &&
            (!heap || put_address(heap, sim_hip_heap(stream->device)));
 }
@@ -254,42 +294,97 @@ static void init_dispatch(sim_dispatch *d, hipFunction_t function, const uint32_
     d->faults.max = sim_hip.options.faults;
     d->clock = sim_hip.options.clock == SIM_CLOCK_OFF ? nullptr : &device->clock;
     d->clock_mode = sim_hip.options.clock;
-    d->id = atomic_fetch_add(&device->num_dispatches, 1);
 }
 
-hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
-                          size_t dynamic_lds, hipStream_t handle, void **params, void **extra) {
-    sim_stream *stream = sim_hip_stream(handle);
-    if (!function || function->magic != SIM_FUNCTION_MAGIC || !stream ||
-        stream->device != function->module->device) {
-        return hipErrorInvalidHandle;
-    }
-    const sim_kernel *kernel = function->kernel;
-    if (sim_hip.options.clock != SIM_CLOCK_OFF && !stream->device->chip->timing) {
+static hipError_t check_modelled(const sim_device *device, bool is_cooperative) {
+    if (sim_hip.options.clock == SIM_CLOCK_OFF || (device->chip->timing && !is_cooperative))
+        return hipSuccess;
+    if (is_cooperative)
+        sim_hip_report("QUERN_SIM", "clock: no time is modelled for cooperative launches");
+    else
         sim_hip_report("QUERN_SIM",
                        "clock: no time is modelled for %s; accepted: any but generic chips",
-                       stream->device->chip->name);
-        return hipErrorNotSupported;
+                       device->chip->name);
+    return hipErrorNotSupported;
+}
+
+static void destroy_launch(sim_op *op) {
+    sim_shared_grids *shared = ((launch_op *)op)->grids.shared;
+    if (shared && --shared->references == 0) {
+        sim_memory_retire(sim_hip.memory, shared->barrier);
+        free(shared);
     }
-    hipError_t error = check_shape(kernel, stream->device->chip, grid, block, dynamic_lds);
+}
+
+void sim_hip_number_launch(sim_op *op) {
+    sim_dispatch *d = &((launch_op *)op)->dispatch;
+    d->id = atomic_fetch_add(&sim_hip.devices[d->device].num_dispatches, 1);
+}
+
+uint8_t *sim_hip_launch_args(sim_op *op) {
+    return ((launch_op *)op)->args;
+}
+
+static bool is_function(hipFunction_t f) {
+    return f && f->magic == SIM_FUNCTION_MAGIC;
+}
+
+hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_launch *l) {
+    if (!is_function(l->function) || device != l->function->module->device)
+        return hipErrorInvalidHandle;
+    const sim_kernel *kernel = l->function->kernel;
+    hipError_t error = check_modelled(device, l->grids);
+    if (error == hipSuccess)
+        error = check_shape(kernel, device->chip, l->grid, l->block, l->dynamic_lds);
     if (error != hipSuccess)
         return error;
-    if (params && extra)
+    if (l->params && l->extra)
         return hipErrorInvalidValue;
     launch_op *op = calloc(1, sizeof *op + kernel->kernarg_bytes);
     if (!op)
         return hipErrorOutOfMemory;
     op->op.run = run_launch;
     op->op.is_launch = true;
+    op->op.bytes = sizeof *op + kernel->kernarg_bytes;
     op->args_bytes = kernel->kernarg_bytes;
-    init_dispatch(&op->dispatch, function, grid, block, (uint32_t)dynamic_lds);
-    error = extra ? copy_extra(kernel, op->args, extra) : copy_params(kernel, op->args, params);
+    init_dispatch(&op->dispatch, l->function, l->grid, l->block, (uint32_t)l->dynamic_lds);
+    error = l->extra ? copy_extra(kernel, op->args, l->extra)
+                     : copy_params(kernel, op->args, l->params);
     if (error != hipSuccess) {
         free(op);
         return error;
     }
     fill_hidden(&op->dispatch, op->args);
-    return sim_hip_queue(stream, &op->op, nullptr);
+    if (l->grids) {
+        op->grids = *l->grids;
+        op->dispatch.is_cooperative = true;
+        op->op.destroy = destroy_launch;
+    }
+    *out = &op->op;
+    return hipSuccess;
+}
+
+hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch) {
+    sim_stream *stream = sim_hip_stream(handle);
+    sim_op *op;
+    if (!stream)
+        return hipErrorInvalidHandle;
+    hipError_t error = sim_hip_launch_op(&op, stream->device, launch);
+    if (error != hipSuccess)
+        return error;
+    sim_hip_number_launch(op);
+    return sim_hip_queue(stream, op, nullptr);
+}
+
+hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
+                          size_t dynamic_lds, hipStream_t handle, void **params, void **extra) {
+    const sim_launch launch = {.function = function,
+                               .grid = {grid[0], grid[1], grid[2]},
+                               .block = {block[0], block[1], block[2]},
+                               .dynamic_lds = dynamic_lds,
+                               .params = params,
+                               .extra = extra};
+    return sim_hip_queue_launch(handle, &launch);
 }
 
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y,

@@ -51,14 +51,18 @@ static hipError_t free_memory(void *ptr, sim_region_kind kind) {
         return hipErrorInvalidValue;
     const uint32_t device = region->device;
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
-        if (kind == SIM_REGION_HOST || i == device)
+        if (kind != SIM_REGION_DEVICE || i == device)
             sim_hip_drain(&sim_hip.devices[i]); // even if a kernel failed, the memory is freed
     return sim_memory_free(sim_hip.memory, (uintptr_t)ptr) ? hipSuccess : hipErrorInvalidValue;
 }
 
 hipError_t hipFree(void *ptr) {
     SIM_HIP_START();
-    return sim_hip_result(free_memory(ptr, SIM_REGION_DEVICE));
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    const bool is_managed = region && region->kind == SIM_REGION_MANAGED;
+    if (is_managed)
+        sim_managed_forget((uintptr_t)ptr);
+    return sim_hip_result(free_memory(ptr, is_managed ? SIM_REGION_MANAGED : SIM_REGION_DEVICE));
 }
 
 hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
@@ -87,7 +91,7 @@ hipError_t hipHostFree(void *ptr) {
 
 /** Returns whether memory has one address on both sides. */
 static bool is_host_memory(const sim_region *region) {
-    return region->kind == SIM_REGION_HOST || region->kind == SIM_REGION_REGISTERED;
+    return sim_is_shared_kind(region->kind) || region->kind == SIM_REGION_REGISTERED;
 }
 
 hipError_t hipHostGetDevicePointer(void **out, void *host, unsigned flags) {
@@ -109,7 +113,11 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
     *attributes = (hipPointerAttribute_t){.device = -2};
     if (region) {
         const bool is_host = is_host_memory(region);
-        attributes->type = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
+        const bool is_managed = region->kind == SIM_REGION_MANAGED;
+        attributes->type = is_managed ? hipMemoryTypeManaged
+                           : is_host  ? hipMemoryTypeHost
+                                      : hipMemoryTypeDevice;
+        attributes->isManaged = is_managed;
         attributes->device = (int)region->device;
         attributes->devicePointer = (void *)ptr;
         attributes->hostPointer = is_host ? (void *)ptr : nullptr;
@@ -126,7 +134,9 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
     const bool is_host = is_host_memory(region);
     switch (attribute) {
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = is_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
+        *(unsigned *)data = region->kind == SIM_REGION_MANAGED ? hipMemoryTypeManaged
+                            : is_host                          ? hipMemoryTypeHost
+                                                               : hipMemoryTypeDevice;
         break;
     case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
         *(void **)data = ptr;
@@ -137,7 +147,7 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
         *(void **)data = ptr;
         break;
     case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(bool *)data = false;
+        *(bool *)data = region->kind == SIM_REGION_MANAGED;
         break;
     case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = (int)region->device;
@@ -255,7 +265,7 @@ hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind 
     copy_op *op = calloc(1, sizeof *op);
     if (!op)
         return hipErrorOutOfMemory;
-    *op = (copy_op){{.run = run_copy}, dst, src, bytes};
+    *op = (copy_op){{.run = run_copy, .bytes = sizeof *op}, dst, src, bytes};
     uint64_t ticket;
     error = sim_hip_queue(stream, &op->op, &ticket);
     return error == hipSuccess && (!is_async || waits) ? sim_hip_wait(stream, ticket) : error;
@@ -337,7 +347,7 @@ static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hip
     fill_op *op = calloc(1, sizeof *op);
     if (!op)
         return sim_hip_result(hipErrorOutOfMemory);
-    *op = (fill_op){{.run = run_fill}, dst, value, count, unit};
+    *op = (fill_op){{.run = run_fill, .bytes = sizeof *op}, dst, value, count, unit};
     uint64_t ticket;
     hipError_t error = sim_hip_queue(stream, &op->op, &ticket);
     error = error == hipSuccess && !is_async ? sim_hip_wait(stream, ticket) : error;

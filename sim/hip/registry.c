@@ -27,8 +27,17 @@ typedef struct symbol {
     char name[];
 } symbol;
 
+/** A variable in managed memory: the device's code and the host's each have a pointer to it. */
+typedef struct managed {
+    struct managed *next;
+    void **host; // the host's pointer
+    void *memory;
+    char name[]; // of the device's pointer
+} managed;
+
 typedef struct binary {
     struct binary *next;
+    managed *managed;
     const void *image;
     const char *refused; // the name of a variable that is not supported, and without which it
                          // cannot run
@@ -100,12 +109,47 @@ void __hipRegisterVar(void **handle, void *host, char *host_name, char *name, in
     add_symbol(handle, host, name, true);
 }
 
-/** Refuses the binary: a managed variable needs one memory for the host and every device. */
+/** Makes a managed variable: memory with its first value, which the host's pointer then points to.
+ *  Programs use it before their first HIP call. */
 void __hipRegisterManagedVar(void **handle, void **host, void *initial, const char *name,
                              size_t bytes, unsigned alignment) {
-    (void)host, (void)initial, (void)bytes, (void)alignment;
+    enum { GLOBAL = 1, MAX_ALIGNMENT = 1 << 16 }; // memory begins at a page of 64 KiB
+    binary *b = (binary *)handle;
+    const size_t length = strlen(name);
+    managed *m =
+        b && host && sim_hip_start() == hipSuccess ? calloc(1, sizeof *m + length + 1) : nullptr;
+    if (!m || alignment > MAX_ALIGNMENT ||
+        sim_managed_alloc(&m->memory, bytes ? bytes : 1, GLOBAL) != hipSuccess) {
+        sim_hip_report("HIP registration", "managed variable %s is lost", name);
+        free(m);
+        return;
+    }
+    if (initial)
+        memcpy(m->memory, initial, bytes);
+    *host = m->memory;
+    m->host = host;
+    memcpy(m->name, name, length);
+    pthread_mutex_lock(&lock);
+    m->next = b->managed;
+    b->managed = m;
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_hip_refuse_binary(void **handle, const char *variable) {
     if (handle)
-        ((binary *)handle)->refused = name;
+        ((binary *)handle)->refused = variable;
+}
+
+/** Lets a module's pointers to managed variables point to them. */
+static void point_to_managed(const binary *b, hipModule_t module) {
+    for (const managed *m = b->managed; m; m = m->next) {
+        uint64_t addr, bytes, memory = (uintptr_t)m->memory;
+        void *at = sim_object_global(module->object, m->name, &addr, &bytes)
+                       ? sim_memory_host(sim_hip.memory, addr, sizeof memory)
+                       : nullptr;
+        if (at)
+            memcpy(at, &memory, sizeof memory);
+    }
 }
 
 /** Takes a binary's symbols out of the table. The lock is held. */
@@ -128,6 +172,11 @@ static void unload(binary *b) {
     for (uint32_t i = 0; i < SIM_MAX_DEVICES; i++)
         if (b->modules[i])
             hipModuleUnload(b->modules[i]);
+    for (managed *m = b->managed, *next; m; m = next) {
+        next = m->next;
+        hipFree(m->memory);
+        free(m);
+    }
 }
 
 void __hipUnregisterFatBinary(void **handle) {
@@ -170,8 +219,7 @@ void sim_hip_fork_registry_done(void) {
 /** Gives the code of a binary on a device, which is loaded once. The lock is held. */
 static hipError_t module_of(hipModule_t *out, binary *b, sim_device *device) {
     if (b->refused) {
-        sim_hip_report("launch", "managed variable, texture or surface %s: not supported",
-                       b->refused);
+        sim_hip_report("launch", "texture or surface %s: not supported", b->refused);
         return hipErrorNotSupported;
     }
     hipError_t *error = &b->errors[device->id];
@@ -180,6 +228,8 @@ static hipError_t module_of(hipModule_t *out, binary *b, sim_device *device) {
         *error = bytes ? sim_hip_load_module(&b->modules[device->id], device, b->image, bytes,
                                              "fat binary")
                        : hipErrorInvalidImage;
+        if (*error == hipSuccess)
+            point_to_managed(b, b->modules[device->id]);
     }
     *out = b->modules[device->id];
     return *error;

@@ -33,6 +33,7 @@ typedef struct sim_dependency {
  *  own, whose first member this is. */
 struct sim_op {
     sim_op *next;
+    size_t bytes; // of the whole struct, which a graph may copy; 0: no graph takes this operation
     hipError_t (*run)(sim_stream *stream, sim_op *op); // without the lock, in the stream's thread
     void (*destroy)(sim_op *op); // frees what the struct owns, with the lock held; null: nothing
     bool is_marker;              // the operation runs even after the device has failed
@@ -57,6 +58,7 @@ struct sim_stream {
     sim_moment *moment;    // when the last of those that are done was over
     uint64_t kernarg;      // guest memory for kernel arguments, reused by each launch; 0: none yet
     uint64_t kernarg_bytes;
+    uint64_t grid_sync;     // guest memory for a cooperative launch's barriers; 0: none yet
     sim_dispatch *dispatch; // the dispatch that runs now
     sim_hostcall *hostcall; // null until a kernel may need it
     uint64_t printf_buffer; // guest memory; 0 until a kernel needs it
@@ -205,6 +207,37 @@ hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void 
                                size_t bytes, const char *what);
 /** Finds a module's kernel. Errors: hipErrorNotFound, hipErrorOutOfMemory. */
 hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name);
+/** The barrier of grids that wait for each other. The runtime's lock guards `references`. */
+typedef struct sim_shared_grids {
+    uint64_t barrier; // guest memory
+    unsigned references;
+} sim_shared_grids;
+
+/** A cooperative launch's place among the grids that wait for each other; items are work-items. */
+typedef struct sim_grids {
+    sim_shared_grids *shared; // null: the grid is alone
+    uint32_t index, count;
+    uint64_t first_item, num_items;
+} sim_grids;
+
+/** What is asked for by a launch. */
+typedef struct sim_launch {
+    hipFunction_t function;
+    uint32_t grid[3], block[3];
+    size_t dynamic_lds;
+    void **params, **extra; // a pointer to each argument, or all of them in a buffer
+    const sim_grids *grids; // null: not cooperative
+} sim_launch;
+
+/** Checks a launch and makes the operation, which the caller owns. (launch.c) */
+hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_launch *launch);
+/** Gives an operation that is a launch its number among the device's. */
+void sim_hip_number_launch(sim_op *op);
+/** Returns the arguments of an operation that is a launch. */
+uint8_t *sim_hip_launch_args(sim_op *op);
+hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch);
+/** Checks and queues a cooperative launch. (cooperative.c) */
+hipError_t sim_hip_cooperative(hipStream_t handle, sim_launch *launch);
 /** Queues a launch. Either `params` has a pointer to each argument, or `extra` gives a buffer with
  *  all arguments. (launch.c) */
 hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],
@@ -234,10 +267,61 @@ void *sim_hip_resolve(const void *ptr, size_t bytes);
 /** Copies as hipMemcpyAsync does if is_async, else as hipMemcpy does. (memory.c) */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async);
+/** Allocates managed memory. (managed.c) */
+hipError_t sim_managed_alloc(void **out, size_t bytes, unsigned flags);
+/** Forgets the advice for managed memory that is about to be freed. */
+void sim_managed_forget(uint64_t base);
+
+/** A box of a copy or fill (boxes.c): rows of `width` bytes, `pitch` bytes apart, in slices. */
+typedef struct sim_box {
+    uint8_t *dst;
+    const uint8_t *src; // null: a fill
+    size_t dst_pitch, src_pitch, dst_slice, src_slice, width, height, depth;
+    uint32_t value; // of a fill, in units of 1, 2 or 4 bytes
+    size_t unit;
+} sim_box;
+
+/** Checks a box and makes the operation, which the caller owns; null for an empty box. Sets *waits
+ *  as sim_hip_check_copy does. */
+hipError_t sim_hip_box_op(sim_op **out, const sim_box *box, hipMemcpyKind kind, bool *waits);
+/** Queues a box, and waits for it as sim_hip_copy does. */
+hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handle, bool is_async);
+/** Finds the box of a copy of arrays or memory. (volumes.c) */
+hipError_t sim_hip_volume(sim_box *out, const hipMemcpy3DParms *copy);
+hipError_t sim_hip_driver_volume(sim_box *out, const HIP_MEMCPY3D *copy);
+hipMemcpyKind sim_hip_copy_kind(hipMemoryType to, hipMemoryType from);
+
+/** What a handle of the program stands for. (handles.c) */
+typedef enum sim_handle_kind {
+    SIM_HANDLE_ARRAY,
+    SIM_HANDLE_POOL,
+    SIM_HANDLE_GRAPH,
+    SIM_HANDLE_NODE,
+    SIM_HANDLE_EXEC,
+    SIM_HANDLE_USER_OBJECT,
+    SIM_HANDLE_CONTEXT,
+    SIM_HANDLE_PROGRAM,
+    SIM_HANDLE_LINK,
+    SIM_HANDLE_PHYSICAL,
+} sim_handle_kind;
+
+/** Enters a handle. Returns false without memory. */
+bool sim_handle_add(sim_handle_kind kind, const void *handle);
+bool sim_handle_is(sim_handle_kind kind, const void *handle);
+/** Returns whether there was such a handle. */
+bool sim_handle_remove(sim_handle_kind kind, const void *handle);
+/** Removes any handle of a kind, for the end of the process; null if there is none. */
+void *sim_handle_take(sim_handle_kind kind);
+/** Called around fork, innermost of all. */
+void sim_handle_fork_prepare(void);
+void sim_handle_fork_done(void);
+
 /** Finds the kernel of a program's handle on a device; loads the kernel's code if need be.
  *  (registry.c) Errors: hipErrorInvalidDeviceFunction, hipErrorNoBinaryForGpu,
  *  hipErrorInvalidImage. */
 hipError_t sim_hip_registered(hipFunction_t *out, const void *kernel, sim_device *device);
+/** Lets the kernels of a unit be refused, for a variable without which they cannot run. */
+void sim_hip_refuse_binary(void **handle, const char *variable);
 /** Forgets the kernels of a device whose modules are about to be unloaded. */
 void sim_hip_forget_registered(sim_device *device);
 /** Called around fork, before the runtime's own lock is taken and after it is given back. */

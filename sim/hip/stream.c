@@ -311,6 +311,8 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
         pthread_join(stream->thread, nullptr); // the thread first finishes what is queued
     if (stream->kernarg)
         sim_memory_free(sim_hip.memory, stream->kernarg);
+    if (stream->grid_sync)
+        sim_memory_free(sim_hip.memory, stream->grid_sync);
     if (stream->printf_buffer)
         sim_memory_free(sim_hip.memory, stream->printf_buffer);
     sim_hostcall_destroy(stream->hostcall);

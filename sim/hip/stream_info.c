@@ -106,7 +106,9 @@ hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *dat
     if (!function)
         return sim_hip_result(hipErrorInvalidValue);
     return sim_hip_result(
-        queue_host(stream, (host_op){.op = {.run = run_host}, .function = function, .data = data}));
+        queue_host(stream, (host_op){.op = {.run = run_host, .bytes = sizeof(host_op)},
+                                     .function = function,
+                                     .data = data}));
 }
 
 /** Queues a callback. Unlike a host function, a callback runs after a failure too, and is told of
@@ -116,8 +118,9 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
     SIM_HIP_START();
     if (!callback || flags)
         return sim_hip_result(hipErrorInvalidValue);
-    return sim_hip_result(queue_host(stream, (host_op){.op = {.run = run_host, .is_marker = true},
-                                                       .callback = callback,
-                                                       .handle = stream,
-                                                       .data = data}));
+    return sim_hip_result(queue_host(
+        stream, (host_op){.op = {.run = run_host, .is_marker = true, .bytes = sizeof(host_op)},
+                          .callback = callback,
+                          .handle = stream,
+                          .data = data}));
 }

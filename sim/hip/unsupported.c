@@ -17,12 +17,12 @@
  *  (registry.c) */
 void __hipRegisterTexture(void **handle, void *host, char *host_name, char *name, int type,
                           int is_normalized, int is_external) {
-    (void)host_name, (void)type, (void)is_normalized, (void)is_external;
-    __hipRegisterManagedVar(handle, host, nullptr, name, 0, 0);
+    (void)host, (void)host_name, (void)type, (void)is_normalized, (void)is_external;
+    sim_hip_refuse_binary(handle, name);
 }
 
 void __hipRegisterSurface(void **handle, void *host, char *host_name, char *name, int type,
                           int is_external) {
-    (void)host_name, (void)type, (void)is_external;
-    __hipRegisterManagedVar(handle, host, nullptr, name, 0, 0);
+    (void)host, (void)host_name, (void)type, (void)is_external;
+    sim_hip_refuse_binary(handle, name);
 }

@@ -104,13 +104,13 @@ static bool get_bool(const msgpack_object *map, const char *key) {
 /** Returns which hidden argument a ".value_kind" names; -1: an explicit one. */
 static int16_t hidden_of(const msgpack_object *kind) {
     static const char *const names[SIM_HIDDEN_UNSERVED] = {
-        "hidden_block_count_x",   "hidden_block_count_y",    "hidden_block_count_z",
-        "hidden_group_size_x",    "hidden_group_size_y",     "hidden_group_size_z",
-        "hidden_remainder_x",     "hidden_remainder_y",      "hidden_remainder_z",
-        "hidden_global_offset_x", "hidden_global_offset_y",  "hidden_global_offset_z",
-        "hidden_grid_dims",       "hidden_dynamic_lds_size", "hidden_private_base",
-        "hidden_shared_base",     "hidden_hostcall_buffer",  "hidden_printf_buffer",
-        "hidden_heap_v1"};
+        "hidden_block_count_x",   "hidden_block_count_y",     "hidden_block_count_z",
+        "hidden_group_size_x",    "hidden_group_size_y",      "hidden_group_size_z",
+        "hidden_remainder_x",     "hidden_remainder_y",       "hidden_remainder_z",
+        "hidden_global_offset_x", "hidden_global_offset_y",   "hidden_global_offset_z",
+        "hidden_grid_dims",       "hidden_dynamic_lds_size",  "hidden_private_base",
+        "hidden_shared_base",     "hidden_hostcall_buffer",   "hidden_printf_buffer",
+        "hidden_heap_v1",         "hidden_multigrid_sync_arg"};
     if (!kind || kind->type != MSGPACK_OBJECT_STR || kind->via.str.size < 7 ||
         memcmp(kind->via.str.ptr, "hidden_", 7) != 0) {
         return -1;

@@ -29,6 +29,7 @@ typedef enum sim_hidden { // hidden arguments; names are the compiler's
     SIM_HIDDEN_HOSTCALL_BUFFER,
     SIM_HIDDEN_PRINTF_BUFFER,
     SIM_HIDDEN_HEAP,
+    SIM_HIDDEN_GRID_SYNC,
     SIM_HIDDEN_UNSERVED, // queues and completion actions, which are null
     SIM_NUM_HIDDEN
 } sim_hidden;

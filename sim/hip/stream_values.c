@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values in memory that a stream writes, or waits for.
+#include "runtime.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+typedef struct value_op {
+    sim_op op;
+    void *ptr;
+    uint64_t value, mask;
+    unsigned condition, unit; // unit: 4 or 8 bytes
+} value_op;
+
+enum { AT_LEAST, EQUAL, AND, NOR };
+
+/** Returns the host's address of the value. */
+static void *place(const value_op *v) {
+    return sim_memory_host(sim_hip.memory, (uintptr_t)v->ptr, v->unit);
+}
+
+static hipError_t run_write(sim_stream *stream, sim_op *op) {
+    (void)stream;
+    const value_op *v = (value_op *)op;
+    sim_memory_enter(sim_hip.memory);
+    void *at = place(v);
+    if (at && v->unit == 4)
+        atomic_store((_Atomic uint32_t *)at, (uint32_t)v->value);
+    else if (at)
+        atomic_store((_Atomic uint64_t *)at, v->value);
+    if (at)
+        sim_memory_wrote(sim_hip.memory, (uintptr_t)v->ptr, v->unit);
+    sim_memory_leave(sim_hip.memory);
+    return at ? hipSuccess : hipErrorIllegalAddress;
+}
+
+/** Compares as signed numbers, as AMD's runtime does: "at least" is a difference that is not
+ *  negative. */
+static bool is_met(const value_op *v, uint64_t value) {
+    const uint64_t got = value & v->mask, want = v->value & v->mask;
+    const bool is_less =
+        v->unit == 4 ? (int32_t)(uint32_t)(got - want) < 0 : (int64_t)(got - want) < 0;
+    switch (v->condition) {
+    case AT_LEAST:
+        return !is_less;
+    case EQUAL:
+        return got == want;
+    case AND:
+        return got & want;
+    default: // NOR
+        return ~(got | want) & v->mask;
+    }
+}
+
+/** Looks at the value once. Returns false if its memory has gone. */
+static bool look(const value_op *v, bool *is_done) {
+    sim_memory_enter(sim_hip.memory);
+    void *at = place(v);
+    *is_done = at && is_met(v, v->unit == 4 ? atomic_load((_Atomic uint32_t *)at)
+                                            : atomic_load((_Atomic uint64_t *)at));
+    sim_memory_leave(sim_hip.memory);
+    return at;
+}
+
+/** Waits, seldom looking: whoever writes the value, perhaps the program itself, tells nobody. */
+static hipError_t run_wait(sim_stream *stream, sim_op *op) {
+    (void)stream;
+    const struct timespec pause = {.tv_nsec = 20000};
+    for (bool is_done = false, stops = false; !stops;) {
+        if (!look((value_op *)op, &is_done))
+            return hipErrorIllegalAddress;
+        if (is_done)
+            return hipSuccess;
+        nanosleep(&pause, nullptr);
+        pthread_mutex_lock(&sim_hip.lock);
+        stops = sim_hip.is_stopping;
+        pthread_mutex_unlock(&sim_hip.lock);
+    }
+    return hipErrorDeinitialized;
+}
+
+static hipError_t queue(hipStream_t handle, value_op what) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream)
+        return sim_hip_result(hipErrorInvalidHandle);
+    if (!what.ptr || (uintptr_t)what.ptr % what.unit || !place(&what))
+        return sim_hip_result(hipErrorInvalidValue);
+    value_op *op = malloc(sizeof *op);
+    if (!op)
+        return sim_hip_result(hipErrorOutOfMemory);
+    *op = what;
+    op->op.bytes = sizeof *op;
+    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
+}
+
+hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned flags) {
+    (void)flags; // reserved, and ignored by AMD's runtime
+    return queue(stream,
+                 (value_op){.op = {.run = run_write}, .ptr = ptr, .value = value, .unit = 4});
+}
+
+hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned flags) {
+    (void)flags;
+    return queue(stream,
+                 (value_op){.op = {.run = run_write}, .ptr = ptr, .value = value, .unit = 8});
+}
+
+static hipError_t wait_value(hipStream_t stream, value_op v) {
+    v.op.run = run_wait;
+    return v.condition > NOR ? sim_hip_result(hipErrorInvalidValue) : queue(stream, v);
+}
+
+hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned flags,
+                                uint32_t mask) {
+    return wait_value(
+        stream,
+        (value_op){.ptr = ptr, .value = value, .mask = mask, .condition = flags, .unit = 4});
+}
+
+hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, unsigned flags,
+                                uint64_t mask) {
+    return wait_value(
+        stream,
+        (value_op){.ptr = ptr, .value = value, .mask = mask, .condition = flags, .unit = 8});
+}

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles HIP programs of others, unchanged, and runs them on the simulated GPU.
+
+tests/clients/hip_programs.py --rocm TREE --headers DIR... CHECKOUT...    the examples, samples and unit tests of checkouts
+tests/clients/hip_programs.py ... --only graph --only samples             those whose path has one of these parts
+tests/clients/hip_programs.py ... --arch gfx1151                          for another chip; else gfx942
+tests/clients/hip_programs.py ... --check all                             under checks; else as `quern sim` has them with --check none
+tests/clients/hip_programs.py ... --seconds 60 --jobs 2 --json FILE       limit of a run, programs at a time, results for comparison
+
+A CHECKOUT is one of ROCm/rocm-examples, ROCm/HIP-Examples, ROCm/hip-tests, ROCm/hipCUB or ROCm/rocThrust, known by what it has. TREE is what
+tools/rocm_tree.sh makes of Triton's wheel. The wheel lacks some of HIP's headers (cooperative groups, fp16, hiprtc); DIR is a folder that
+has them: include of ROCm/HIP, hipamd/include of ROCm/clr, rocprim/include, hipcub/include.
+
+For each program the table says pass, fail, slow (over the limit) or skip (does not compile with these headers and this clang, or SKIPPED says
+why), with a reason: the call that is missing, or the last line. hip_programs.txt lists those that are known to fail, with a reason each. The
+exit status is 1 if another one fails, or if one of the list passes.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCES = (".hip", ".cpp", ".cu", ".cc")
+
+# Part of a program's path -> why it is left out.
+SKIPPED = {"opengl_interop": "graphics", "vulkan_interop": "graphics", "gl_interop": "graphics", "texture": "textures", "surface": "textures",
+           "hello_world_cuda": "for CUDA", "hipify": "for CUDA", "Tutorials/reduction": "needs tbb, benchmark and gtest",
+           "assembly_to_executable": "a build of several steps", "llvm_ir_to_executable": "a build of several steps",
+           "static_device_library": "a build of several steps", "static_host_library": "a build of several steps",
+           "15_static_library": "a build of several steps", "TestFortran": "Fortran", "channelDescriptor": "textures",
+           "openmp-helloworld": "OpenMP", "gpu-burn": "runs until it is stopped", "perftests": "times a card", "unit/gcc": "for gcc",
+           "unit/g++": "for gcc", "c_compilation": "for C", "compileAndCaptureOutput": "no program"}
+
+# What a program loads beside itself: source -> file.
+MODULES = {"module_api/main": ("module.hip", "module.co"), "module_api/runKernel": ("vcpy_kernel.cpp", "vcpy_kernel.code"),
+           "module_api/defaultDriver": ("vcpy_kernel.cpp", "vcpy_kernel.code"),
+           "module_api/launchKernelHcc": ("vcpy_kernel.cpp", "vcpy_kernel.code"),
+           "module_api_global/runKernel": ("vcpy_kernel.cpp", "vcpy_kernel.code"),
+           "hipDispatchLatency": ("test_kernel.cpp", "test_kernel.code")}
+KERNELS_ALONE = {"module", "vcpy_kernel", "test_kernel", "tex2dKernel"}
+
+
+class Program:
+    """A program: its name, what it is made of, and how."""
+
+    def __init__(self, name, sources, includes=(), objects=(), modules=None):
+        self.name, self.sources, self.includes, self.objects, self.modules = name, list(sources), list(includes), list(objects), modules
+
+
+# ---- what there is
+
+def _module_of(name):
+    return next((module for part, module in MODULES.items() if part in name), None)
+
+
+def _folder_programs(root, folder, includes):
+    """A program of all sources of a folder, or one for each where several have a main."""
+    sources = [s for s in sorted(folder.iterdir()) if s.suffix in SOURCES and s.stem not in KERNELS_ALONE and not s.name.endswith(".cu")]
+    mains = [s for s in sources if re.search(r"^\s*(int|void)\s+main\s*\(", s.read_text(errors="replace"), re.M)]
+    others = [s for s in sources if s not in mains]
+    for main in mains:
+        name = f"{root.name}/{main.relative_to(root).with_suffix('')}"
+        yield Program(name, [main, *others], [folder, *includes], modules=_module_of(name))
+
+
+def _unit_programs(root):
+    catch = root / "catch"
+    includes = [catch / "include", catch / "external/Catch2", catch / "external/picojson", catch / "kernels", catch / "external"]
+    main = [catch / "hipTestMain" / f"{name}.cc" for name in ("main", "hip_test_context", "hip_test_features")]
+    for source in sorted((catch / "unit").glob("**/*.cc")):
+        if "TEST_CASE" in source.read_text(errors="replace"):
+            yield Program(f"{root.name}/{source.relative_to(root).with_suffix('')}", [source], [source.parent, *includes], main)
+
+
+def find_programs(root):
+    """Returns the programs of a checkout."""
+    if (root / "catch/hipTestMain").is_dir():
+        folders, includes = sorted(p for p in (root / "samples").glob("*/*") if p.is_dir()), [root / "samples/common"]
+        units = list(_unit_programs(root))
+    elif (root / "HIP-Basic").is_dir():
+        folders = sorted(p for part in ("HIP-Basic", "Applications", "Tutorials/*") for p in root.glob(part + "/*") if p.is_dir())
+        includes, units = [root / "Common", root / "External"], []
+    elif (root / "HIP-Examples-Applications").is_dir():
+        folders = sorted({p.parent for p in root.glob("**/*.cpp")})
+        includes, units = [root / "HIP-Examples-Applications/include"], []
+    elif (root / "thrust").is_dir() or (root / "hipcub").is_dir():
+        sources = sorted(p for p in (root / "examples").glob("**/*") if p.suffix in (".cu", ".cpp") and "cuda/" not in str(p))
+        return [Program(f"{root.name}/{s.relative_to(root).with_suffix('')}", [s], [root, root / "examples", root / "examples/include"])
+                for s in sources if "cpp_integration" not in str(s)]
+    else:
+        sys.exit(f"hip_programs: {root} is none of the checkouts that this script knows")
+    return [p for folder in folders for p in _folder_programs(root, folder, includes)] + units
+
+
+# ---- making and running one
+
+class Runner:
+    """Compiles and runs programs with one set of options."""
+
+    def __init__(self, options, scratch):
+        self.options, self.scratch, self.shared = options, scratch, {}
+        clang = next(c for c in ("clang++-22", "clang++-23", "clang++") if shutil.which(c))
+        build = pathlib.Path(os.environ["QUERN_BUILD_DIR"])
+        self.quern, self.links = build / "quern", build / "quern-sim-links"
+        self.compile = [clang, "-x", "hip", f"--rocm-path={options.rocm}", f"--offload-arch={options.arch}", "-O1", "-w", "-std=c++17",
+                        "-D__HIP_PLATFORM_AMD__", f"-D__AMDGCN_WAVEFRONT_SIZE={32 if options.arch[:5] in ('gfx10', 'gfx11', 'gfx12') else 64}",
+                        *(f"-I{d}" for d in options.first), *(a for d in options.headers for a in ("-idirafter", d))]
+        self.link = ["-fuse-ld=lld", "--hip-link", "-no-hip-rt", "-L", str(self.links), "-lamdhip64", "-lpthread", "-ldl", "-lm"]
+        self.link += ["-lhiprtc"] if (self.links / "libhiprtc.so").exists() else []
+
+    def _run(self, command, cwd, seconds):
+        """Returns the exit status, None if it took too long, and the text."""
+        with tempfile.TemporaryFile() as out:
+            child = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                status = child.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, 9)
+                child.wait()
+                status = None
+            out.seek(0)
+            return status, out.read().decode(errors="replace")
+
+    def objects(self, sources, includes):
+        """Compiles what many programs share, once. Returns the objects; none if they do not compile."""
+        made = []
+        for source in sources:
+            if source not in self.shared:
+                target = self.scratch / f"{source.stem}.o"
+                status, _ = self._run([*self.compile, *(f"-I{i}" for i in includes), "-c", source, "-o", target], self.scratch, 300)
+                self.shared[source] = target if status == 0 else None
+            made.append(self.shared[source])
+        return made
+
+    def make(self, program, folder):
+        """Returns why the program cannot be made: a kind and a reason; or nothing."""
+        includes = [f"-I{i}" for i in program.includes]
+        if program.modules:
+            source, target = program.modules
+            command = [*self.compile, "--cuda-device-only", "--no-gpu-bundle-output", *includes, program.sources[0].parent / source, "-o", folder / target]
+            status, text = self._run(command, folder, 300)
+            if status != 0:
+                return "skip", _first_error(text)
+        made = []
+        for source in program.sources:
+            made.append(folder / f"{source.stem}.o")
+            status, text = self._run([*self.compile, *includes, "-c", source, "-o", made[-1]], folder, 600)
+            if status != 0:
+                return "skip", "does not compile: " + _first_error(text)
+        command = [self.compile[0], *made, *(o for o in self.objects(program.objects, program.includes) if o), "-o", folder / "program", *self.link]
+        status, text = self._run(command, folder, 300)
+        missing = sorted(set(re.findall(r"undefined symbol: (\w+)", text)))
+        if status != 0 and any(name.startswith("hip") for name in missing):
+            return "fail", "does not link: " + " ".join(missing)
+        return ("skip", "does not link: " + _first_error(text)) if status != 0 else None
+
+    def result(self, program):
+        """Returns a kind (pass, fail, slow, skip) and the reason."""
+        reason = next((why for part, why in SKIPPED.items() if part in program.name), None)
+        if reason:
+            return "skip", reason
+        folder = self.scratch / re.sub(r"\W", "_", program.name)
+        folder.mkdir()
+        try:
+            wrong = self.make(program, folder)
+            if wrong:
+                return wrong
+            command = [self.quern, "sim", "--arch", self.options.arch, "--devices", str(self.options.devices), "--check", self.options.check,
+                       "--", folder / "program"]
+            status, text = self._run(command, folder, self.options.seconds)
+            if status is None:
+                return "slow", f"over {self.options.seconds} s" + _missing(text)
+            return ("pass", "") if status == 0 else ("fail", _last_error(status, text))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _first_error(text):
+    lines = [line for line in text.splitlines() if "error:" in line]
+    return (lines or text.splitlines() or ["?"])[0].strip()[-160:]
+
+
+def _missing(text):
+    calls = sorted(set(re.findall(r"quernsim: (\w+): not supported", text)) | set(re.findall(r"simulated GPU has no (\w+)", text)))
+    return f"; no {' '.join(calls)}" if calls else ""
+
+
+def _last_error(status, text):
+    """The line that says best why a program failed."""
+    if _missing(text):
+        return _missing(text)[2:]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("quernsim:")]
+    theirs = [line for line in lines if re.search(r"error|fail|mismatch", line, re.I) and "assertions:" not in line]
+    return f"exit {status}: " + (ours or theirs or lines or ["no text"])[0][:160]
+
+
+# ---- the whole
+
+def read_known(path):
+    """Returns the known failures: name -> reason."""
+    lines = [line.strip() for line in path.read_text().splitlines()] if path.exists() else []
+    return dict(line.split("\t", 1) for line in lines if line and not line.startswith("#"))
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkouts", nargs="+", type=pathlib.Path)
+    parser.add_argument("--rocm", required=True, type=pathlib.Path)
+    parser.add_argument("--headers", action="append", default=[], help="searched after all others")
+    parser.add_argument("--first", action="append", default=[], help="searched before all others")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--arch", default="gfx942")
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--check", default="none")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--json", type=pathlib.Path)
+    return parser.parse_args()
+
+
+def main():
+    """Prints the table. Returns the exit status."""
+    options = _arguments()
+    programs = [p for root in options.checkouts for p in find_programs(root.resolve())]
+    programs = [p for p in programs if not options.only or any(part in p.name for part in options.only)]
+    known, results = read_known(HERE / "hip_programs.txt"), {}
+    with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        runner = Runner(options, pathlib.Path(scratch))
+        for program in programs[:]:
+            if program.objects:
+                runner.objects(program.objects, program.includes)
+                break
+        for program, (kind, reason) in zip(programs, pool.map(runner.result, programs)):
+            results[program.name] = kind, reason
+            print(f"{kind:5} {program.name}  {reason}", flush=True)
+    count = {kind: sum(k == kind for k, _ in results.values()) for kind in ("pass", "fail", "slow", "skip")}
+    ran = count["pass"] + count["fail"] + count["slow"]
+    print(f"{count['pass']} of {ran} pass ({100 * count['pass'] / max(ran, 1):.1f} %); " + ", ".join(f"{n} {k}" for k, n in count.items()))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+    new = [n for n, (k, _) in results.items() if k in ("fail", "slow") and n not in known]
+    better = [n for n, (k, _) in results.items() if k == "pass" and n in known]
+    for name in new + better:
+        print(f"{name}: {'fails and is not in' if name in new else 'passes and is in'} hip_programs.txt")
+    return 1 if new or better else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
