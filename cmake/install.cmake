@@ -30,7 +30,7 @@ endif()
 if(TARGET quernsim)
   install(TARGETS quernsim LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
   install(TARGETS quern_decoder RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern/sim) # libquernsim starts it
-  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7 libquernsim.so.0)
+  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7 libhiprtc.so libhiprtc.so.6 libhiprtc.so.7 libquernsim.so.0)
     install(CODE "
       set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/quern/sim\")
       file(MAKE_DIRECTORY \"\${folder}\")

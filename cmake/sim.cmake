@@ -82,7 +82,7 @@ if(TARGET quernsim_parts AND EXISTS ${PROJECT_SOURCE_DIR}/sim/hip/exports.map)
   # Links under the system library's names, where `quern sim` of the build tree finds them, and under the library's own
   # name, which programs ask for that were linked with one of these.
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/quern-sim-links)
-  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7 libquernsim.so.0)
+  foreach(name libamdhip64.so libamdhip64.so.6 libamdhip64.so.7 libhiprtc.so libhiprtc.so.6 libhiprtc.so.7 libquernsim.so.0)
     file(CREATE_LINK ../libquernsim.so.0 ${CMAKE_BINARY_DIR}/quern-sim-links/${name} SYMBOLIC)
   endforeach()
 endif()

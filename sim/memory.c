@@ -480,8 +480,9 @@ bool sim_memory_was_freed(const sim_memory *memory, uint64_t addr) {
 
 void sim_region_describe(const sim_region *region, uint64_t addr, uint64_t bytes, char *text,
                          size_t text_bytes) {
-    static const char *const kinds[] = {"allocation", "host allocation", "code object",
-                                        "kernel argument segment", "registered host range"};
+    static const char *const kinds[] = {"allocation",         "host allocation",
+                                        "code object",        "kernel argument segment",
+                                        "managed allocation", "registered host range"};
     const char *freed = region->bytes ? "" : "freed ", *kind = kinds[region->kind];
     unsigned long long base = region->base, size = region->size, offset = addr - region->base;
     if (!size) {

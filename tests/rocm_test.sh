@@ -45,7 +45,8 @@ run() {
     "$quern" sim --arch $all --check all -- "$out/$1" "${@:2}"
 }
 
-programs="saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc cooperative managed module printf"
+export ROCM_PATH=$out/rocm # for hiprtc
+programs="saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc cooperative managed graphs hiprtc module printf"
 declare -A compilers
 at=0
 for name in $programs; do # two at a time
@@ -56,7 +57,7 @@ done
 for name in $programs; do
     wait "${compilers[$name]}" || fail "$name: does not compile"
 done
-for name in saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc cooperative managed; do
+for name in saxpy reduction matmul streams dynamic_lds symbols atomics warp device_malloc cooperative managed graphs hiprtc; do
     run $name || fail "$name failed"
 done
 

@@ -57,7 +57,7 @@ static bool cover(size_t pitch, size_t slice, const sim_box *b, size_t *bytes) {
 }
 
 hipError_t sim_hip_box_op(sim_op **out, const sim_box *b, hipMemcpyKind kind, bool *waits) {
-    box_op o = {.op = {.run = run_box, .bytes = sizeof o}, .box = *b};
+    box_op o = {.op = {.run = run_box, .kind = SIM_OP_BOX, .bytes = sizeof o}, .box = *b};
     *out = nullptr;
     *waits = false;
     if (b->width == 0 || b->height == 0 || b->depth == 0)
@@ -81,6 +81,10 @@ hipError_t sim_hip_box_op(sim_op **out, const sim_box *b, hipMemcpyKind kind, bo
     *op = o;
     *out = &op->op;
     return hipSuccess;
+}
+
+const sim_box *sim_hip_box_of(const sim_op *op) {
+    return &((const box_op *)op)->box;
 }
 
 hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handle, bool is_async) {

@@ -74,6 +74,7 @@ static void after_fork_in_child(void) {
         sim_schedule_deinit(&sim_hip.devices[i].schedule);
     }
     sim_hip.num_devices = 0;
+    sim_graphs_free_all();
     sim_arrays_free_all();
     sim_managed_forget(0);
     sim_memory_destroy(sim_hip.memory);

@@ -15,6 +15,7 @@ typedef struct event_op {
 static void release(hipEvent_t event) {
     if (--event->references)
         return;
+    sim_capture_forget(event);
     sim_moment_release(event->moment);
     free(event);
 }
@@ -66,7 +67,7 @@ static hipError_t run_wait(sim_stream *stream, sim_op *op) {
     return hipSuccess;
 }
 
-static bool is_event(hipEvent_t event) {
+bool sim_hip_is_event(hipEvent_t event) {
     return event && (uintptr_t)event % alignof(struct sim_event) == 0 &&
            event->magic == SIM_EVENT_MAGIC;
 }
@@ -109,7 +110,7 @@ hipError_t hipEventCreate(hipEvent_t *out) {
 
 hipError_t hipEventDestroy(hipEvent_t event) {
     SIM_HIP_START();
-    if (!is_event(event))
+    if (!sim_hip_is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
     pthread_mutex_lock(&sim_hip.lock);
     event->magic = 0;
@@ -121,21 +122,32 @@ hipError_t hipEventDestroy(hipEvent_t event) {
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!is_event(event) || !stream || event->device != stream->device)
+    if (!sim_hip_is_event(event) || !stream || event->device != stream->device)
         return sim_hip_result(hipErrorInvalidHandle);
+    if (stream->capture) {
+        pthread_mutex_lock(&sim_hip.lock);
+        hipError_t error = sim_capture_record(stream, event);
+        pthread_mutex_unlock(&sim_hip.lock);
+        return sim_hip_result(error);
+    }
+    return sim_hip_result(sim_hip_record(event, stream));
+}
+
+hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream) {
     sim_moment *moment = sim_moment_create();
     event_op *op = moment ? new_op(event, run_record, pass_event) : nullptr;
     if (!op) {
         free(moment);
-        return sim_hip_result(hipErrorOutOfMemory);
+        return hipErrorOutOfMemory;
     }
     op->moment = moment;
     pthread_mutex_lock(&sim_hip.lock);
+    sim_capture_forget(event);
     op->count = ++event->recorded;
     sim_moment_release(event->moment);
     event->moment = sim_moment_keep(moment);
     pthread_mutex_unlock(&sim_hip.lock);
-    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
+    return sim_hip_queue(stream, &op->op, nullptr);
 }
 
 hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned flags) {
@@ -147,24 +159,36 @@ hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigne
 hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned flags) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!is_event(event) || !stream)
+    if (!sim_hip_is_event(event) || !stream)
         return sim_hip_result(hipErrorInvalidHandle);
     if (flags)
         return sim_hip_result(hipErrorInvalidValue);
+    if (event->capture || stream->capture) {
+        pthread_mutex_lock(&sim_hip.lock);
+        hipError_t error = sim_capture_wait(stream, event);
+        pthread_mutex_unlock(&sim_hip.lock);
+        return sim_hip_result(error);
+    }
+    return sim_hip_result(sim_hip_await(stream, event));
+}
+
+hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event) {
     event_op *op = new_op(event, run_wait, release_event);
     if (!op)
-        return sim_hip_result(hipErrorOutOfMemory);
+        return hipErrorOutOfMemory;
     pthread_mutex_lock(&sim_hip.lock);
     op->count = event->recorded;
     op->moment = sim_moment_keep(event->moment);
     pthread_mutex_unlock(&sim_hip.lock);
-    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
+    return sim_hip_queue(stream, &op->op, nullptr);
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
     SIM_HIP_START();
-    if (!is_event(event))
+    if (!sim_hip_is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
+    if (event->capture)
+        return sim_hip_result(hipErrorCapturedEvent);
     pthread_mutex_lock(&sim_hip.lock);
     sim_device *device = event->device;
     sim_moment *moment = sim_moment_keep(event->moment);
@@ -178,8 +202,10 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
 
 hipError_t hipEventQuery(hipEvent_t event) {
     SIM_HIP_START();
-    if (!is_event(event))
+    if (!sim_hip_is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
+    if (event->capture)
+        return sim_hip_result(hipErrorCapturedEvent);
     pthread_mutex_lock(&sim_hip.lock);
     const bool is_passed = event->passed >= event->recorded;
     if (is_passed)
@@ -192,8 +218,9 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     SIM_HIP_START();
     if (!ms)
         return sim_hip_result(hipErrorInvalidValue);
-    if (!is_event(start) || !is_event(stop) || start->device != stop->device || !start->recorded ||
-        !stop->recorded || (start->flags | stop->flags) & hipEventDisableTiming) {
+    if (!sim_hip_is_event(start) || !sim_hip_is_event(stop) || start->device != stop->device ||
+        !start->recorded || !stop->recorded ||
+        (start->flags | stop->flags) & hipEventDisableTiming) {
         return sim_hip_result(hipErrorInvalidHandle);
     }
     if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess)

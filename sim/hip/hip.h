@@ -102,19 +102,31 @@ typedef struct dim3 {
     uint32_t x, y, z;
 } dim3;
 
-/** A launch's attributes have no type here, as any attribute is refused. */
+typedef struct hipHostNodeParams {
+    hipHostFn_t fn;
+    void *userData;
+} hipHostNodeParams;
+
+typedef struct hipLaunchAttribute {
+    int id;
+    alignas(8) union {
+        char pad[64];
+        int number;
+    } value;
+} hipLaunchAttribute;
+
 typedef struct hipLaunchConfig_t {
     dim3 gridDim, blockDim;
     size_t dynamicSmemBytes;
     hipStream_t stream;
-    void *attrs;
+    hipLaunchAttribute *attrs;
     unsigned numAttrs;
 } hipLaunchConfig_t;
 
 typedef struct HIP_LAUNCH_CONFIG {
     unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
     hipStream_t hStream;
-    void *attrs;
+    hipLaunchAttribute *attrs;
     unsigned numAttrs;
 } HIP_LAUNCH_CONFIG;
 
@@ -348,7 +360,6 @@ HIP_API hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest);
 HIP_API hipError_t hipStreamGetFlags(hipStream_t handle, unsigned *flags);
 HIP_API hipError_t hipStreamGetPriority(hipStream_t handle, int *priority);
 HIP_API hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device);
-HIP_API hipError_t hipStreamIsCapturing(hipStream_t handle, int *status);
 HIP_API hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data);
 HIP_API hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback,
                                         void *data, unsigned flags);
@@ -511,7 +522,6 @@ HIP_API hipError_t hipStreamQuery_spt(hipStream_t stream);
 HIP_API hipError_t hipStreamSynchronize_spt(hipStream_t stream);
 HIP_API hipError_t hipStreamGetFlags_spt(hipStream_t stream, unsigned *flags);
 HIP_API hipError_t hipStreamGetPriority_spt(hipStream_t stream, int *priority);
-HIP_API hipError_t hipStreamIsCapturing_spt(hipStream_t stream, int *status);
 HIP_API hipError_t hipStreamWaitEvent_spt(hipStream_t stream, hipEvent_t event, unsigned flags);
 HIP_API hipError_t hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback,
                                             void *data, unsigned flags);
@@ -520,7 +530,9 @@ HIP_API hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t functio
 HIP_API hipError_t hipLaunchKernel_spt(const void *kernel, dim3 grid, dim3 block, void **args,
                                        size_t dynamic_lds, hipStream_t stream);
 
+#include "hip_graph.h"
 #include "hip_launch.h"
 #include "hip_memory.h"
+#include "hip_rtc.h"
 
 #endif

@@ -206,8 +206,8 @@ static void test_unsupported(void **state) {
 #include "unsupported.def"
 #undef HIP_UNSUPPORTED
     void *found;
-    OK(hip.hipGetProcAddress("hipGraphLaunch", &found, HIP_VERSION, 0, nullptr));
-    assert_ptr_equal(found, dlsym(library, "hipGraphLaunch"));
+    OK(hip.hipGetProcAddress("hipTexObjectCreate", &found, HIP_VERSION, 0, nullptr));
+    assert_ptr_equal(found, dlsym(library, "hipTexObjectCreate"));
 }
 
 static void *read_object(const char *level, size_t *bytes) {
@@ -268,8 +268,11 @@ static void test_registered_elf(void **state) {
                      hipErrorInvalidDeviceFunction);
     assert_int_equal(hip.hipLaunchKernel(&handle, one, (dim3){1025, 1, 1}, args, 0, nullptr),
                      hipErrorInvalidConfiguration);
-    const hipLaunchConfig_t config = {.gridDim = one, .blockDim = one, .numAttrs = 1};
+    hipLaunchAttribute window = {.id = 1};
+    hipLaunchConfig_t config = {.gridDim = one, .blockDim = one, .attrs = &window, .numAttrs = 1};
     assert_int_equal(hip.hipLaunchKernelExC(&config, &handle, args), hipErrorNotSupported);
+    config.attrs = nullptr;
+    assert_int_equal(hip.hipLaunchKernelExC(&config, &handle, args), hipErrorInvalidValue);
     hip.__hipUnregisterFatBinary(binary);
     assert_int_equal(hip.hipLaunchKernel(&handle, one, one, args, 0, nullptr),
                      hipErrorInvalidDeviceFunction);

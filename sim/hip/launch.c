@@ -18,6 +18,7 @@ enum {
 typedef struct launch_op {
     sim_op op;
     sim_dispatch dispatch;
+    sim_launch asked;
     sim_grids grids; // of a cooperative launch
     size_t args_bytes;
     uint8_t args[]; // the kernarg segment
@@ -321,6 +322,10 @@ void sim_hip_number_launch(sim_op *op) {
     d->id = atomic_fetch_add(&sim_hip.devices[d->device].num_dispatches, 1);
 }
 
+const sim_launch *sim_hip_launch_of(const sim_op *op) {
+    return &((const launch_op *)op)->asked;
+}
+
 uint8_t *sim_hip_launch_args(sim_op *op) {
     return ((launch_op *)op)->args;
 }
@@ -344,7 +349,8 @@ hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_l
     if (!op)
         return hipErrorOutOfMemory;
     op->op.run = run_launch;
-    op->op.is_launch = true;
+    op->op.kind = SIM_OP_LAUNCH;
+    op->asked = *l;
     op->op.bytes = sizeof *op + kernel->kernarg_bytes;
     op->args_bytes = kernel->kernarg_bytes;
     init_dispatch(&op->dispatch, l->function, l->grid, l->block, (uint32_t)l->dynamic_lds);
@@ -357,6 +363,7 @@ hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_l
     fill_hidden(&op->dispatch, op->args);
     if (l->grids) {
         op->grids = *l->grids;
+        op->asked.grids = &op->grids;
         op->dispatch.is_cooperative = true;
         op->op.destroy = destroy_launch;
     }
@@ -372,7 +379,6 @@ hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch) {
     hipError_t error = sim_hip_launch_op(&op, stream->device, launch);
     if (error != hipSuccess)
         return error;
-    sim_hip_number_launch(op);
     return sim_hip_queue(stream, op, nullptr);
 }
 
@@ -397,13 +403,38 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsign
         sim_hip_launch(function, grid, block, dynamic_lds, stream, params, extra));
 }
 
+/** Reads a launch's attributes: it may be cooperative, or have a priority, which changes nothing
+ *  here as launches do not compete. */
+hipError_t sim_hip_launch_attributes(const hipLaunchAttribute *attributes, unsigned count,
+                                     bool *is_cooperative) {
+    enum { COOPERATIVE = 2, PRIORITY = 8 };
+    *is_cooperative = false;
+    if (count && !attributes)
+        return hipErrorInvalidValue;
+    for (unsigned i = 0; i < count; i++) {
+        if (attributes[i].id != COOPERATIVE && attributes[i].id != PRIORITY)
+            return hipErrorNotSupported;
+        if (attributes[i].id == COOPERATIVE)
+            *is_cooperative = attributes[i].value.number;
+    }
+    return hipSuccess;
+}
+
 hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t function,
                                 void **params, void **extra) {
     SIM_HIP_START();
-    if (!config || config->numAttrs)
-        return sim_hip_result(config ? hipErrorNotSupported : hipErrorInvalidValue);
-    const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
-    const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-    return sim_hip_result(sim_hip_launch(function, grid, block, config->sharedMemBytes,
-                                         config->hStream, params, extra));
+    bool is_cooperative;
+    if (!config)
+        return sim_hip_result(hipErrorInvalidValue);
+    sim_launch l = {.function = function,
+                    .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                    .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                    .dynamic_lds = config->sharedMemBytes,
+                    .params = params,
+                    .extra = extra};
+    hipError_t error = sim_hip_launch_attributes(config->attrs, config->numAttrs, &is_cooperative);
+    if (error == hipSuccess)
+        error = is_cooperative ? sim_hip_cooperative(config->hStream, &l)
+                               : sim_hip_queue_launch(config->hStream, &l);
+    return sim_hip_result(error);
 }

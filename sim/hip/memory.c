@@ -5,9 +5,6 @@
 // Ranges are checked when a call is made, and looked up again when the stream comes to it.
 #include "runtime.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 // ---- allocations
 
 hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total) {
@@ -187,13 +184,6 @@ hipError_t hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute *attr
 
 // ---- copies
 
-typedef struct copy_op {
-    sim_op op;
-    void *dst;
-    const void *src;
-    size_t bytes;
-} copy_op;
-
 /** The side, host or device, that a pointer belongs to. */
 typedef enum side { SIDE_HOST, SIDE_DEVICE, SIDE_BAD } side;
 
@@ -226,20 +216,6 @@ void *sim_hip_resolve(const void *ptr, size_t bytes) {
     return host || sim_memory_is_guest((uintptr_t)ptr) ? host : (void *)ptr;
 }
 
-static hipError_t run_copy(sim_stream *stream, sim_op *op) {
-    (void)stream;
-    const copy_op *copy = (copy_op *)op;
-    sim_memory_enter(sim_hip.memory);
-    void *dst = sim_hip_resolve(copy->dst, copy->bytes),
-         *src = sim_hip_resolve(copy->src, copy->bytes);
-    if (dst && src) {
-        memmove(dst, src, copy->bytes);
-        sim_memory_copied(sim_hip.memory, (uintptr_t)copy->dst, (uintptr_t)copy->src, copy->bytes);
-    }
-    sim_memory_leave(sim_hip.memory);
-    return dst && src ? hipSuccess : hipErrorIllegalAddress;
-}
-
 hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src, size_t src_bytes,
                               hipMemcpyKind kind, bool *waits) {
     if (!dst || !src)
@@ -253,22 +229,16 @@ hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src
  *  memory, which may change or go as soon as the call returns. */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async) {
-    sim_stream *stream = sim_hip_stream(handle);
-    if (!stream)
-        return hipErrorInvalidHandle;
-    if (bytes == 0)
-        return hipSuccess;
-    bool waits;
-    hipError_t error = sim_hip_check_copy(dst, bytes, src, bytes, kind, &waits);
-    if (error != hipSuccess)
-        return error;
-    copy_op *op = calloc(1, sizeof *op);
-    if (!op)
-        return hipErrorOutOfMemory;
-    *op = (copy_op){{.run = run_copy, .bytes = sizeof *op}, dst, src, bytes};
-    uint64_t ticket;
-    error = sim_hip_queue(stream, &op->op, &ticket);
-    return error == hipSuccess && (!is_async || waits) ? sim_hip_wait(stream, ticket) : error;
+    if (bytes && (!dst || !src))
+        return hipErrorInvalidValue;
+    const sim_box row = {.dst = dst,
+                         .src = src,
+                         .dst_pitch = bytes,
+                         .src_pitch = bytes,
+                         .width = bytes,
+                         .height = 1,
+                         .depth = 1};
+    return sim_hip_box(&row, kind, handle, is_async);
 }
 
 hipError_t hipMemcpy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind) {
@@ -310,48 +280,15 @@ hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t byt
 
 // ---- fills
 
-typedef struct fill_op {
-    sim_op op;
-    void *dst;
-    uint32_t value;
-    size_t count, unit; // unit: 1, 2 or 4 bytes
-} fill_op;
-
-static hipError_t run_fill(sim_stream *stream, sim_op *op) {
-    (void)stream;
-    const fill_op *fill = (fill_op *)op;
-    sim_memory_enter(sim_hip.memory);
-    const uint64_t bytes = fill->count * fill->unit;
-    uint8_t *dst = sim_memory_host(sim_hip.memory, (uintptr_t)fill->dst, bytes);
-    if (dst && fill->unit == 1)
-        memset(dst, (int)fill->value, fill->count);
-    for (size_t i = 0; dst && fill->unit > 1 && i < fill->count; i++)
-        memcpy(dst + fill->unit * i, &fill->value, fill->unit);
-    if (dst)
-        sim_memory_wrote(sim_hip.memory, (uintptr_t)fill->dst, bytes);
-    sim_memory_leave(sim_hip.memory);
-    return dst ? hipSuccess : hipErrorIllegalAddress;
-}
-
 /** Fills memory. As with AMD's runtime, calls without a stream return when the fill is done. */
 static hipError_t fill(void *dst, uint32_t value, size_t count, size_t unit, hipStream_t handle,
                        bool is_async) {
     SIM_HIP_START();
-    sim_stream *stream = sim_hip_stream(handle);
-    if (!stream)
-        return sim_hip_result(hipErrorInvalidHandle);
-    if (count == 0)
-        return hipSuccess;
-    if (count > SIZE_MAX / unit || side_of(dst, count * unit) != SIDE_DEVICE)
+    sim_box row = {.dst = dst, .height = 1, .depth = 1, .value = value, .unit = unit};
+    if (__builtin_mul_overflow(count, unit, &row.width))
         return sim_hip_result(hipErrorInvalidValue);
-    fill_op *op = calloc(1, sizeof *op);
-    if (!op)
-        return sim_hip_result(hipErrorOutOfMemory);
-    *op = (fill_op){{.run = run_fill, .bytes = sizeof *op}, dst, value, count, unit};
-    uint64_t ticket;
-    hipError_t error = sim_hip_queue(stream, &op->op, &ticket);
-    error = error == hipSuccess && !is_async ? sim_hip_wait(stream, ticket) : error;
-    return sim_hip_result(error);
+    row.dst_pitch = row.width;
+    return sim_hip_result(sim_hip_box(&row, hipMemcpyDefault, handle, is_async));
 }
 
 hipError_t hipMemset(void *dst, int value, size_t bytes) {

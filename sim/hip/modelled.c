@@ -21,7 +21,7 @@ bool sim_hip_time_queue(sim_stream *stream, sim_op *op) {
     sim_schedule *s = &stream->device->schedule;
     if (!sim_hip_is_modelled(stream->device))
         return true;
-    if (op->is_launch && !(op->end = sim_schedule_queue(s, stream->priority)))
+    if (op->kind == SIM_OP_LAUNCH && !(op->end = sim_schedule_queue(s, stream->priority)))
         return false;
     op->host = sim_moment_keep(s->host);
     return true;

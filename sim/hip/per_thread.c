@@ -92,10 +92,6 @@ hipError_t hipStreamGetPriority_spt(hipStream_t stream, int *priority) {
     return hipStreamGetPriority(own(stream), priority);
 }
 
-hipError_t hipStreamIsCapturing_spt(hipStream_t stream, int *status) {
-    return hipStreamIsCapturing(own(stream), status);
-}
-
 hipError_t hipStreamWaitEvent_spt(hipStream_t stream, hipEvent_t event, unsigned flags) {
     return hipStreamWaitEvent(own(stream), event, flags);
 }

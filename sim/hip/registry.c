@@ -300,30 +300,37 @@ hipError_t __hipPopCallConfiguration(dim3 *grid, dim3 *block, size_t *dynamic_ld
 }
 
 static hipError_t launch(const void *kernel, dim3 g, dim3 b, void **args, size_t dynamic_lds,
-                         hipStream_t handle) {
-    const uint32_t grid[3] = {g.x, g.y, g.z}, block[3] = {b.x, b.y, b.z};
+                         hipStream_t handle, bool is_cooperative) {
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
         return hipErrorInvalidHandle;
-    hipFunction_t function;
-    hipError_t error = sim_hip_registered(&function, kernel, stream->device);
-    return error == hipSuccess
-               ? sim_hip_launch(function, grid, block, dynamic_lds, handle, args, nullptr)
-               : error;
+    sim_launch l = {.grid = {g.x, g.y, g.z},
+                    .block = {b.x, b.y, b.z},
+                    .dynamic_lds = dynamic_lds,
+                    .params = args,
+                    .host = kernel};
+    hipError_t error = sim_hip_registered(&l.function, kernel, stream->device);
+    if (error != hipSuccess)
+        return error;
+    return is_cooperative ? sim_hip_cooperative(handle, &l) : sim_hip_queue_launch(handle, &l);
 }
 
 hipError_t hipLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
                            size_t dynamic_lds, hipStream_t stream) {
     SIM_HIP_START();
-    return sim_hip_result(launch(kernel, grid, block, args, dynamic_lds, stream));
+    return sim_hip_result(launch(kernel, grid, block, args, dynamic_lds, stream, false));
 }
 
 hipError_t hipLaunchKernelExC(const hipLaunchConfig_t *config, const void *kernel, void **args) {
     SIM_HIP_START();
-    if (!config || config->numAttrs)
-        return sim_hip_result(config ? hipErrorNotSupported : hipErrorInvalidValue);
-    return sim_hip_result(launch(kernel, config->gridDim, config->blockDim, args,
-                                 config->dynamicSmemBytes, config->stream));
+    bool is_cooperative;
+    if (!config)
+        return sim_hip_result(hipErrorInvalidValue);
+    hipError_t error = sim_hip_launch_attributes(config->attrs, config->numAttrs, &is_cooperative);
+    return sim_hip_result(error == hipSuccess
+                              ? launch(kernel, config->gridDim, config->blockDim, args,
+                                       config->dynamicSmemBytes, config->stream, is_cooperative)
+                              : error);
 }
 
 hipError_t hipGetFuncBySymbol(hipFunction_t *out, const void *kernel) {
@@ -414,8 +421,7 @@ hipError_t hipGetSymbolSize(size_t *out, const void *symbol) {
     return sim_hip_result(error);
 }
 
-/** Finds the guest address of `bytes` at an offset into a variable. */
-static hipError_t part_of(const void *symbol, size_t bytes, size_t offset, void **out) {
+hipError_t sim_hip_symbol(const void *symbol, size_t bytes, size_t offset, void **out) {
     uint64_t addr, size;
     hipError_t error = find_variable(symbol, &addr, &size);
     if (error != hipSuccess)
@@ -430,7 +436,7 @@ static hipError_t to_symbol(const void *symbol, const void *src, size_t bytes, s
                             hipMemcpyKind kind, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
     void *dst;
-    hipError_t error = part_of(symbol, bytes, offset, &dst);
+    hipError_t error = sim_hip_symbol(symbol, bytes, offset, &dst);
     return sim_hip_result(
         error == hipSuccess ? sim_hip_copy(dst, src, bytes, kind, stream, is_async) : error);
 }
@@ -439,7 +445,7 @@ static hipError_t from_symbol(void *dst, const void *symbol, size_t bytes, size_
                               hipMemcpyKind kind, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
     void *src;
-    hipError_t error = part_of(symbol, bytes, offset, &src);
+    hipError_t error = sim_hip_symbol(symbol, bytes, offset, &src);
     return sim_hip_result(
         error == hipSuccess ? sim_hip_copy(dst, src, bytes, kind, stream, is_async) : error);
 }

@@ -29,6 +29,9 @@ typedef struct sim_dependency {
     uint64_t count;
 } sim_dependency;
 
+/** What an operation is, for graphs that capture it. */
+typedef enum sim_op_kind { SIM_OP_OTHER, SIM_OP_LAUNCH, SIM_OP_BOX, SIM_OP_HOST } sim_op_kind;
+
 /** An operation queued on a stream, allocated by malloc. Each kind of operation has a struct of its
  *  own, whose first member this is. */
 struct sim_op {
@@ -39,10 +42,16 @@ struct sim_op {
     bool is_marker;              // the operation runs even after the device has failed
     sim_dependency *dependencies;
     size_t num_dependencies;
-    bool is_launch;
+    sim_op_kind kind;
     // If time is modelled: the last moment for which the program had waited; a launch's end.
     sim_moment *host, *end;
 };
+
+/** A list of nodes of a graph. */
+typedef struct sim_nodes {
+    struct hipGraphNode **list;
+    size_t count;
+} sim_nodes;
 
 struct sim_stream {
     sim_device *device;
@@ -52,6 +61,8 @@ struct sim_stream {
     int priority;
     unsigned references;
     bool has_thread, is_closing;
+    struct sim_capture *capture;   // null: none; what is queued becomes nodes of a graph
+    struct sim_nodes capture_last; // nodes on which the next one depends
     pthread_t thread;
     sim_op *first, **last;
     uint64_t queued, done; // operations so far
@@ -68,9 +79,11 @@ struct sim_stream {
 struct sim_event {
     uint64_t magic;
     unsigned flags, references;
-    sim_device *device;        // device that was current when the event was made
-    uint64_t ns;               // when the stream last came to it
-    sim_moment *moment;        // the same on the device, of the last record, if time is modelled
+    sim_device *device;          // device that was current when the event was made
+    uint64_t ns;                 // when the stream last came to it
+    sim_moment *moment;          // the same on the device, of the last record, if time is modelled
+    struct sim_capture *capture; // of the last record, if a graph captured it; else null
+    struct sim_nodes capture_last;
     uint64_t recorded, passed; // calls of hipEventRecord, and how many of them the stream reached
 };
 
@@ -103,8 +116,9 @@ struct sim_device {
     atomic_uint printf_limit;
     sim_clock clock;
     sim_schedule schedule;
-    uint32_t num_streams; // that were ever made
-    uint64_t heap;        // of device malloc, guest memory; 0 until a kernel needs it
+    uint32_t num_streams;  // that were ever made
+    unsigned num_captures; // blocking streams that capture
+    uint64_t heap;         // of device malloc, guest memory; 0 until a kernel needs it
 };
 
 typedef struct sim_runtime {
@@ -142,6 +156,29 @@ hipError_t sim_hip_result(hipError_t error);
 hipError_t sim_hip_unsupported(const char *call);
 /** Writes "quernsim: CALL: …" to standard error. (error.c) */
 [[gnu::format(printf, 2, 3)]] void sim_hip_report(const char *call, const char *format, ...);
+
+/** Records an event in a stream that does not capture; waits for its last record. (event.c) */
+bool sim_hip_is_event(hipEvent_t event);
+hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream);
+hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event);
+/** Makes an operation that calls a function of the program; null without memory. (stream_info.c) */
+sim_op *sim_hip_host_op(const hipHostNodeParams *call);
+const hipHostNodeParams *sim_hip_host_of(const sim_op *op);
+/** The next functions have the lock. (capture.c) Makes a node of an operation that is queued on a
+ *  capturing stream; the graph then owns the operation. */
+hipError_t sim_capture_op(sim_stream *stream, sim_op *op);
+/** A record of an event on a capturing stream: the event then stands for what the stream has
+ *  captured. */
+hipError_t sim_capture_record(sim_stream *stream, hipEvent_t event);
+/** A wait for such an event: the stream joins the capture. */
+hipError_t sim_capture_wait(sim_stream *stream, hipEvent_t event);
+/** Forgets what an event stands for. */
+void sim_capture_forget(hipEvent_t event);
+/** Returns the error of a call that waits for a stream, or uses the default stream, while a graph
+ *  captures; the capture is then invalid. */
+hipError_t sim_capture_refuse(sim_stream *stream);
+/** Forgets graphs that the program has left. (graph.c) */
+void sim_graphs_free_all(void);
 
 /** Returns the stream of a handle; null and hipStreamLegacy stand for the default stream. Returns
  *  null if the handle is no stream's. */
@@ -227,14 +264,18 @@ typedef struct sim_launch {
     size_t dynamic_lds;
     void **params, **extra; // a pointer to each argument, or all of them in a buffer
     const sim_grids *grids; // null: not cooperative
+    const void *host;       // by which the program knows the kernel; null: by the function
 } sim_launch;
 
 /** Checks a launch and makes the operation, which the caller owns. (launch.c) */
 hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_launch *launch);
 /** Gives an operation that is a launch its number among the device's. */
 void sim_hip_number_launch(sim_op *op);
-/** Returns the arguments of an operation that is a launch. */
+/** Returns the arguments of an operation that is a launch; what was asked for. */
 uint8_t *sim_hip_launch_args(sim_op *op);
+const sim_launch *sim_hip_launch_of(const sim_op *op);
+hipError_t sim_hip_launch_attributes(const hipLaunchAttribute *attributes, unsigned count,
+                                     bool *is_cooperative);
 hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch);
 /** Checks and queues a cooperative launch. (cooperative.c) */
 hipError_t sim_hip_cooperative(hipStream_t handle, sim_launch *launch);
@@ -284,6 +325,8 @@ typedef struct sim_box {
 /** Checks a box and makes the operation, which the caller owns; null for an empty box. Sets *waits
  *  as sim_hip_check_copy does. */
 hipError_t sim_hip_box_op(sim_op **out, const sim_box *box, hipMemcpyKind kind, bool *waits);
+/** Returns the box of an operation that is one. */
+const sim_box *sim_hip_box_of(const sim_op *op);
 /** Queues a box, and waits for it as sim_hip_copy does. */
 hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handle, bool is_async);
 /** Finds the box of a copy of arrays or memory. (volumes.c) */
@@ -316,6 +359,9 @@ void *sim_handle_take(sim_handle_kind kind);
 void sim_handle_fork_prepare(void);
 void sim_handle_fork_done(void);
 
+/** Finds the guest address of `bytes` at an offset into a variable, on the current device.
+ *  (registry.c) */
+hipError_t sim_hip_symbol(const void *symbol, size_t bytes, size_t offset, void **out);
 /** Finds the kernel of a program's handle on a device; loads the kernel's code if need be.
  *  (registry.c) Errors: hipErrorInvalidDeviceFunction, hipErrorNoBinaryForGpu,
  *  hipErrorInvalidImage. */

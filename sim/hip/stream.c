@@ -115,11 +115,27 @@ static bool start_thread(sim_stream *stream) {
 
 // ---- queueing and waiting
 
+/** Gives an operation to the graph that captures the stream, and the lock back. Nobody then has to
+ *  wait for it. */
+static hipError_t queue_captured(sim_stream *stream, sim_op *op, uint64_t *ticket) {
+    hipError_t error = sim_capture_op(stream, op);
+    if (error != hipSuccess)
+        destroy_op(stream->device, op);
+    if (ticket)
+        *ticket = 1; // nobody waits for a capturing stream: see sim_hip_wait
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
 hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
     hipError_t error = hipSuccess;
     pthread_mutex_lock(&sim_hip.lock);
+    if (stream->capture && !sim_hip.is_stopping)
+        return queue_captured(stream, op, ticket);
     if (sim_hip.is_stopping)
         error = hipErrorDeinitialized;
+    else if (stream == stream->device->default_stream && stream->device->num_captures)
+        error = sim_capture_refuse(stream);
     else if (stream->device->error != hipSuccess && !op->is_marker)
         error = stream->device->error;
     else if (!add_dependencies(stream, op))
@@ -131,6 +147,8 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
     if (error != hipSuccess) {
         destroy_op(stream->device, op);
     } else {
+        if (op->kind == SIM_OP_LAUNCH)
+            sim_hip_number_launch(op);
         op->next = nullptr;
         *stream->last = op;
         stream->last = &op->next;
@@ -156,7 +174,8 @@ static hipError_t wait_locked(sim_stream *stream, uint64_t ticket) {
 
 hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket) {
     pthread_mutex_lock(&sim_hip.lock);
-    hipError_t error = wait_locked(stream, ticket ? ticket : stream->queued);
+    hipError_t error = stream->capture ? (ticket ? hipSuccess : sim_capture_refuse(stream))
+                                       : wait_locked(stream, ticket ? ticket : stream->queued);
     pthread_mutex_unlock(&sim_hip.lock);
     return error;
 }
@@ -339,7 +358,7 @@ hipError_t hipStreamQuery(hipStream_t handle) {
     if (!stream)
         return sim_hip_result(hipErrorInvalidHandle);
     pthread_mutex_lock(&sim_hip.lock);
-    hipError_t error = stream->device->error;
+    hipError_t error = stream->capture ? sim_capture_refuse(stream) : stream->device->error;
     if (error == hipSuccess && stream->done < stream->queued)
         error = hipErrorNotReady;
     else

@@ -57,36 +57,25 @@ int hipGetStreamDeviceId(hipStream_t handle) {
     return hipStreamGetDevice(handle, &device) == hipSuccess ? device : -1;
 }
 
-/** Says that the stream does not capture: hipStreamBeginCapture is not supported. */
-hipError_t hipStreamIsCapturing(hipStream_t handle, int *status) {
-    SIM_HIP_START();
-    const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || !status)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
-    *status = 0;
-    return hipSuccess;
-}
-
 // ---- the program's functions
 
 typedef struct host_op {
     sim_op op;
-    hipHostFn_t function;
+    hipHostNodeParams call;
     hipStreamCallback_t callback; // in place of a function
     hipStream_t handle;
-    void *data;
 } host_op;
 
 static hipError_t run_host(sim_stream *stream, sim_op *op) {
     const host_op *host = (host_op *)op;
-    if (host->function) {
-        host->function(host->data);
+    if (host->call.fn) {
+        host->call.fn(host->call.userData);
         return hipSuccess;
     }
     pthread_mutex_lock(&sim_hip.lock);
     hipError_t error = stream->device->error;
     pthread_mutex_unlock(&sim_hip.lock);
-    host->callback(host->handle, error, host->data);
+    host->callback(host->handle, error, host->call.userData);
     return hipSuccess;
 }
 
@@ -101,14 +90,25 @@ static hipError_t queue_host(hipStream_t handle, host_op what) {
     return sim_hip_queue(stream, &op->op, nullptr);
 }
 
+sim_op *sim_hip_host_op(const hipHostNodeParams *call) {
+    host_op *op = malloc(sizeof *op);
+    if (op)
+        *op = (host_op){.op = {.run = run_host, .kind = SIM_OP_HOST, .bytes = sizeof *op},
+                        .call = *call};
+    return op ? &op->op : nullptr;
+}
+
+const hipHostNodeParams *sim_hip_host_of(const sim_op *op) {
+    return &((const host_op *)op)->call;
+}
+
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
     SIM_HIP_START();
     if (!function)
         return sim_hip_result(hipErrorInvalidValue);
-    return sim_hip_result(
-        queue_host(stream, (host_op){.op = {.run = run_host, .bytes = sizeof(host_op)},
-                                     .function = function,
-                                     .data = data}));
+    return sim_hip_result(queue_host(
+        stream, (host_op){.op = {.run = run_host, .kind = SIM_OP_HOST, .bytes = sizeof(host_op)},
+                          .call = {function, data}}));
 }
 
 /** Queues a callback. Unlike a host function, a callback runs after a failure too, and is told of
@@ -118,9 +118,11 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
     SIM_HIP_START();
     if (!callback || flags)
         return sim_hip_result(hipErrorInvalidValue);
-    return sim_hip_result(queue_host(
-        stream, (host_op){.op = {.run = run_host, .is_marker = true, .bytes = sizeof(host_op)},
-                          .callback = callback,
-                          .handle = stream,
-                          .data = data}));
+    return sim_hip_result(queue_host(stream, (host_op){.op = {.run = run_host,
+                                                              .kind = SIM_OP_HOST,
+                                                              .is_marker = true,
+                                                              .bytes = sizeof(host_op)},
+                                                       .callback = callback,
+                                                       .handle = stream,
+                                                       .call.userData = data}));
 }

@@ -4,6 +4,7 @@
 
 tests/clients/hip_programs.py --rocm TREE --headers DIR... CHECKOUT...    the examples, samples and unit tests of checkouts
 tests/clients/hip_programs.py ... --only graph --only samples             those whose path has one of these parts
+tests/clients/hip_programs.py ... --every 8                               a sample: each eighth program
 tests/clients/hip_programs.py ... --arch gfx1151                          for another chip; else gfx942
 tests/clients/hip_programs.py ... --check all                             under checks; else as `quern sim` has them with --check none
 tests/clients/hip_programs.py ... --seconds 60 --jobs 2 --json FILE       limit of a run, programs at a time, results for comparison
@@ -219,6 +220,7 @@ def _arguments():
     parser.add_argument("--headers", action="append", default=[], help="searched after all others")
     parser.add_argument("--first", action="append", default=[], help="searched before all others")
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--every", type=int, default=1, help="of the programs, each so many-th")
     parser.add_argument("--arch", default="gfx942")
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--check", default="none")
@@ -232,7 +234,7 @@ def main():
     """Prints the table. Returns the exit status."""
     options = _arguments()
     programs = [p for root in options.checkouts for p in find_programs(root.resolve())]
-    programs = [p for p in programs if not options.only or any(part in p.name for part in options.only)]
+    programs = [p for p in programs if not options.only or any(part in p.name for part in options.only)][::options.every]
     known, results = read_known(HERE / "hip_programs.txt"), {}
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         runner = Runner(options, pathlib.Path(scratch))

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Capture: what a program queues on streams becomes the nodes of a graph. A stream joins when it
+// waits for an event that was recorded in a capturing stream.
+#include "graph.h"
+
+#include <stdlib.h>
+
+typedef struct sim_capture {
+    hipGraph_t graph;
+    sim_stream *origin;
+    hipStreamCaptureMode mode;
+    pthread_t thread;
+    unsigned long long id;
+    bool is_invalid;
+} sim_capture;
+
+static unsigned long long num_captures;
+static thread_local hipStreamCaptureMode thread_mode = hipStreamCaptureModeGlobal;
+
+// ---- with the lock held
+
+static bool copy_nodes(sim_nodes *to, const sim_nodes *from) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < from->count; i++)
+        ok = sim_nodes_add(to, from->list[i]);
+    return ok;
+}
+
+static bool is_blocking(const sim_stream *stream) {
+    return !(stream->flags & hipStreamNonBlocking);
+}
+
+static void join(sim_stream *stream, sim_capture *capture) {
+    stream->capture = capture;
+    stream->device->num_captures += is_blocking(stream);
+}
+
+static void leave(sim_stream *stream) {
+    stream->device->num_captures -= is_blocking(stream);
+    stream->capture = nullptr;
+    sim_nodes_clear(&stream->capture_last);
+}
+
+/** Adds a node behind what the stream has captured. */
+static hipGraphNode_t append(sim_stream *stream, hipGraphNodeType type) {
+    hipGraphNode_t node = sim_graph_add(stream->capture->graph, type, stream->capture_last.list,
+                                        stream->capture_last.count);
+    sim_nodes_clear(&stream->capture_last);
+    return node && sim_nodes_add(&stream->capture_last, node) ? node : nullptr;
+}
+
+hipError_t sim_capture_op(sim_stream *stream, sim_op *op) {
+    sim_capture *capture = stream->capture;
+    if (capture->is_invalid)
+        return hipErrorStreamCaptureInvalidated;
+    const bool is_fill = op->kind == SIM_OP_BOX && !sim_hip_box_of(op)->src;
+    if (op->kind == SIM_OP_OTHER || op->destroy || op->is_marker) {
+        capture->is_invalid = true;
+        return hipErrorStreamCaptureUnsupported;
+    }
+    hipGraphNode_t node = append(stream, op->kind == SIM_OP_LAUNCH ? hipGraphNodeTypeKernel
+                                         : op->kind == SIM_OP_HOST ? hipGraphNodeTypeHost
+                                         : is_fill                 ? hipGraphNodeTypeMemset
+                                                                   : hipGraphNodeTypeMemcpy);
+    if (!node) {
+        capture->is_invalid = true;
+        return hipErrorOutOfMemory;
+    }
+    node->op = op;
+    if (op->kind == SIM_OP_BOX)
+        sim_graph_describe_box(node);
+    if (!sim_node_describe(node))
+        capture->is_invalid = true;
+    return hipSuccess;
+}
+
+hipError_t sim_capture_record(sim_stream *stream, hipEvent_t event) {
+    sim_capture_forget(event);
+    if (stream->capture->is_invalid)
+        return hipErrorStreamCaptureInvalidated;
+    event->capture = stream->capture;
+    return copy_nodes(&event->capture_last, &stream->capture_last) ? hipSuccess
+                                                                   : hipErrorOutOfMemory;
+}
+
+hipError_t sim_capture_wait(sim_stream *stream, hipEvent_t event) {
+    if (!event->capture) { // work that no graph captured cannot be waited for in one
+        stream->capture->is_invalid = true;
+        return hipErrorStreamCaptureIsolation;
+    }
+    if (stream->capture && stream->capture != event->capture) {
+        stream->capture->is_invalid = event->capture->is_invalid = true;
+        return hipErrorStreamCaptureMerge;
+    }
+    if (stream == stream->device->default_stream) {
+        event->capture->is_invalid = true;
+        return hipErrorStreamCaptureImplicit;
+    }
+    if (!stream->capture)
+        join(stream, event->capture);
+    return copy_nodes(&stream->capture_last, &event->capture_last) ? hipSuccess
+                                                                   : hipErrorOutOfMemory;
+}
+
+void sim_capture_forget(hipEvent_t event) {
+    event->capture = nullptr;
+    sim_nodes_clear(&event->capture_last);
+}
+
+hipError_t sim_capture_refuse(sim_stream *stream) {
+    if (stream->capture) {
+        stream->capture->is_invalid = true;
+        return hipErrorStreamCaptureUnsupported;
+    }
+    for (sim_stream *s = stream->device->streams; s; s = s->next)
+        if (s->capture && is_blocking(s))
+            s->capture->is_invalid = true;
+    return hipErrorStreamCaptureImplicit;
+}
+
+/** Returns whether a node is one of some, or leads to one of them. */
+static bool leads_to(hipGraph_t graph, const struct hipGraphNode *node, const sim_nodes *ends) {
+    if (sim_nodes_has(ends, node))
+        return true;
+    for (hipGraphNode_t other = graph->first; other; other = other->next)
+        if (sim_nodes_has(&other->on, node))
+            return true;
+    return false;
+}
+
+/** Returns whether all streams that joined have been waited for: what they captured last leads to
+ *  what the first stream captured. */
+static bool is_joined(const sim_capture *capture) {
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next)
+            for (size_t k = 0; s->capture == capture && k < s->capture_last.count; k++)
+                if (!leads_to(capture->graph, s->capture_last.list[k],
+                              &capture->origin->capture_last))
+                    return false;
+    return true;
+}
+
+static void end(sim_capture *capture) {
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next)
+            if (s->capture == capture)
+                leave(s);
+}
+
+// ---- calls
+
+static hipError_t begin(sim_stream *stream, hipStreamCaptureMode mode) {
+    sim_capture *capture = calloc(1, sizeof *capture);
+    hipGraph_t graph = capture ? sim_graph_create() : nullptr;
+    if (!graph) {
+        free(capture);
+        return hipErrorOutOfMemory;
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    const bool is_free = !stream->capture;
+    if (is_free) {
+        *capture = (sim_capture){.graph = graph,
+                                 .origin = stream,
+                                 .mode = mode,
+                                 .thread = pthread_self(),
+                                 .id = ++num_captures};
+        graph->capture = capture;
+        join(stream, capture);
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    if (!is_free) {
+        sim_graph_destroy(graph);
+        free(capture);
+    }
+    return is_free ? hipSuccess : hipErrorIllegalState;
+}
+
+hipError_t hipStreamBeginCapture(hipStream_t handle, hipStreamCaptureMode mode) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream)
+        return sim_hip_result(hipErrorInvalidHandle);
+    if (mode < hipStreamCaptureModeGlobal || mode > hipStreamCaptureModeRelaxed)
+        return sim_hip_result(hipErrorInvalidValue);
+    return sim_hip_result(stream == stream->device->default_stream
+                              ? hipErrorStreamCaptureUnsupported
+                              : begin(stream, mode));
+}
+
+/** Returns why a stream's capture cannot end; hipSuccess if it can. The lock is held. */
+static hipError_t check_end(const sim_stream *stream) {
+    const sim_capture *capture = stream->capture;
+    if (!capture)
+        return hipErrorIllegalState;
+    if (capture->origin != stream)
+        return hipErrorStreamCaptureUnmatched;
+    const bool is_foreign = !pthread_equal(capture->thread, pthread_self());
+    if (is_foreign && capture->mode != hipStreamCaptureModeRelaxed)
+        return hipErrorStreamCaptureWrongThread;
+    return hipSuccess;
+}
+
+hipError_t hipStreamEndCapture(hipStream_t handle, hipGraph_t *out) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || !out)
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = check_end(stream);
+    sim_capture *capture = error == hipSuccess ? stream->capture : nullptr;
+    if (capture) {
+        error = capture->is_invalid  ? hipErrorStreamCaptureInvalidated
+                : is_joined(capture) ? hipSuccess
+                                     : hipErrorStreamCaptureUnjoined;
+        end(capture);
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    if (!capture)
+        return sim_hip_result(error);
+    capture->graph->capture = nullptr;
+    *out = error == hipSuccess ? capture->graph : nullptr;
+    if (error != hipSuccess)
+        sim_graph_destroy(capture->graph);
+    free(capture);
+    return sim_hip_result(error);
+}
+
+hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus *status,
+                                      unsigned long long *id, hipGraph_t *graph,
+                                      const hipGraphNode_t **nodes, size_t *count) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || !status)
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    pthread_mutex_lock(&sim_hip.lock);
+    const sim_capture *capture = stream->capture;
+    const bool is_active = capture && !capture->is_invalid;
+    hipError_t error =
+        !capture && stream == stream->device->default_stream && stream->device->num_captures
+            ? hipErrorStreamCaptureImplicit
+            : hipSuccess;
+    *status = is_active ? hipStreamCaptureStatusActive
+              : capture ? hipStreamCaptureStatusInvalidated
+                        : hipStreamCaptureStatusNone;
+    if (is_active && id)
+        *id = capture->id;
+    if (is_active && graph)
+        *graph = capture->graph;
+    if (is_active && nodes)
+        *nodes = stream->capture_last.list;
+    if (is_active && count)
+        *count = stream->capture_last.count;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(error);
+}
+
+hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *status,
+                                   unsigned long long *id) {
+    return hipStreamGetCaptureInfo_v2(stream, status, id, nullptr, nullptr, nullptr);
+}
+
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status) {
+    return hipStreamGetCaptureInfo_v2(stream, status, nullptr, nullptr, nullptr, nullptr);
+}
+
+hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t *nodes,
+                                              size_t count, unsigned flags) {
+    enum { ADD, SET };
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!stream || flags > SET || (count && !nodes))
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = stream->capture ? hipSuccess : hipErrorIllegalState;
+    for (size_t i = 0; error == hipSuccess && i < count; i++)
+        if (!sim_is_node(nodes[i]) || nodes[i]->graph != stream->capture->graph)
+            error = hipErrorInvalidValue;
+    if (error == hipSuccess && flags == SET)
+        sim_nodes_clear(&stream->capture_last);
+    for (size_t i = 0; error == hipSuccess && i < count; i++)
+        error = sim_nodes_add(&stream->capture_last, nodes[i]) ? hipSuccess : hipErrorOutOfMemory;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(error);
+}
+
+/** Exchanges the thread's mode, which says what calls a capture forbids to this thread. Here only
+ *  calls that would need a captured stream's work are forbidden, whatever the mode. */
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
+    SIM_HIP_START();
+    if (!mode || *mode < hipStreamCaptureModeGlobal || *mode > hipStreamCaptureModeRelaxed)
+        return sim_hip_result(hipErrorInvalidValue);
+    const hipStreamCaptureMode old = thread_mode;
+    thread_mode = *mode;
+    *mode = old;
+    return hipSuccess;
+}
+
+// ---- the thread's own stream as the default
+
+static hipStream_t own(hipStream_t stream) {
+    return stream ? stream : (hipStream_t)2;
+}
+
+hipError_t hipStreamBeginCapture_spt(hipStream_t stream, hipStreamCaptureMode mode) {
+    return hipStreamBeginCapture(own(stream), mode);
+}
+
+hipError_t hipStreamEndCapture_spt(hipStream_t stream, hipGraph_t *out) {
+    return hipStreamEndCapture(own(stream), out);
+}
+
+hipError_t hipStreamIsCapturing_spt(hipStream_t stream, hipStreamCaptureStatus *status) {
+    return hipStreamIsCapturing(own(stream), status);
+}
+
+hipError_t hipStreamGetCaptureInfo_spt(hipStream_t stream, hipStreamCaptureStatus *status,
+                                       unsigned long long *id) {
+    return hipStreamGetCaptureInfo(own(stream), status, id);
+}
+
+hipError_t hipStreamGetCaptureInfo_v2_spt(hipStream_t stream, hipStreamCaptureStatus *status,
+                                          unsigned long long *id, hipGraph_t *graph,
+                                          const hipGraphNode_t **nodes, size_t *count) {
+    return hipStreamGetCaptureInfo_v2(own(stream), status, id, graph, nodes, count);
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// hiprtc: options, headers, name expressions, logs, code for each device; bitcode that is linked; errors.
+#include "testing.h"
+
+#include <cstring>
+#include <string>
+
+// Triton's wheel has no hip/hiprtc.h.
+typedef struct _hiprtcProgram *hiprtcProgram;
+typedef struct ihiprtcLinkState *hiprtcLinkState;
+extern "C" {
+int hiprtcCreateProgram(hiprtcProgram *, const char *, const char *, int, const char **, const char **);
+int hiprtcDestroyProgram(hiprtcProgram *);
+int hiprtcAddNameExpression(hiprtcProgram, const char *);
+int hiprtcCompileProgram(hiprtcProgram, int, const char **);
+int hiprtcGetLoweredName(hiprtcProgram, const char *, const char **);
+int hiprtcGetProgramLogSize(hiprtcProgram, size_t *);
+int hiprtcGetProgramLog(hiprtcProgram, char *);
+int hiprtcGetCodeSize(hiprtcProgram, size_t *);
+int hiprtcGetCode(hiprtcProgram, char *);
+int hiprtcGetBitcodeSize(hiprtcProgram, size_t *);
+int hiprtcGetBitcode(hiprtcProgram, char *);
+int hiprtcLinkCreate(unsigned, int *, void **, hiprtcLinkState *);
+int hiprtcLinkAddData(hiprtcLinkState, int, void *, size_t, const char *, unsigned, int *, void **);
+int hiprtcLinkComplete(hiprtcLinkState, void **, size_t *);
+int hiprtcLinkDestroy(hiprtcLinkState);
+}
+
+static const char *const source = R"(
+#include "part/factor.h"
+namespace space { __device__ int offset = 4; }
+template <typename T> __global__ void scale(T *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        x[i] = x[i] * T(FACTOR) + T(space::offset) + T(SHIFT);
+}
+)";
+
+static hiprtcProgram create(const char *text) {
+    hiprtcProgram program;
+    const char *header = "#define FACTOR 3\n", *name = "part/factor.h";
+    CHECK(hiprtcCreateProgram(&program, text, "the program", 1, &header, &name) == 0);
+    return program;
+}
+
+static std::string log_of(hiprtcProgram program) {
+    size_t bytes = 0;
+    CHECK(hiprtcGetProgramLogSize(program, &bytes) == 0);
+    std::string log(bytes, 0);
+    CHECK(hiprtcGetProgramLog(program, log.data()) == 0);
+    return log;
+}
+
+static void test_code() {
+    hiprtcProgram program = create(source);
+    CHECK(hiprtcAddNameExpression(program, "scale<float>") == 0);
+    CHECK(hiprtcAddNameExpression(program, "&space::offset") == 0);
+    const char *name, *variable, *options[] = {"-DSHIFT=10", "-std=c++17"};
+    CHECK(hiprtcGetLoweredName(program, "scale<float>", &name) == 9);
+    CHECK(hiprtcCompileProgram(program, 2, options) == 0);
+    CHECK(hiprtcAddNameExpression(program, "late") == 8);
+    CHECK(hiprtcGetLoweredName(program, "scale<int>", &name) == 10);
+    CHECK(hiprtcGetLoweredName(program, "scale<float>", &name) == 0);
+    CHECK(hiprtcGetLoweredName(program, "&space::offset", &variable) == 0);
+    size_t bytes;
+    CHECK(hiprtcGetBitcodeSize(program, &bytes) == 4);
+    CHECK(hiprtcGetCodeSize(program, &bytes) == 0);
+    std::vector<char> code(bytes);
+    CHECK(hiprtcGetCode(program, code.data()) == 0);
+    hipModule_t module;
+    hipFunction_t kernel;
+    hipDeviceptr_t offset;
+    OK(hipModuleLoadData(&module, code.data()));
+    OK(hipModuleGetFunction(&kernel, module, name));
+    OK(hipModuleGetGlobal(&offset, &bytes, module, variable));
+    CHECK(bytes == sizeof(int));
+    std::vector<float> x = random_floats(100);
+    Buffer<float> device(x);
+    int n = 100;
+    void *args[] = {(void *)&device.data, &n};
+    OK(hipModuleLaunchKernel(kernel, 2, 1, 1, 64, 1, 1, 0, nullptr, args, nullptr));
+    std::vector<float> got = device.read();
+    for (int i = 0; i < n; i++)
+        CHECK(near(got[i], double(x[i]) * 3 + 14, 2)); // two roundings, one less where they are fused
+    OK(hipModuleUnload(module));
+    CHECK(hiprtcDestroyProgram(&program) == 0 && !program);
+}
+
+static void test_errors() {
+    hiprtcProgram program = create("__global__ void broken(int *x) { *x = no_such_name; }\n");
+    CHECK(hiprtcCompileProgram(program, 0, nullptr) == 6);
+    std::string log = log_of(program);
+    CHECK(log.find("no_such_name") != std::string::npos && log.find("the program:1:") != std::string::npos);
+    size_t bytes;
+    CHECK(hiprtcGetCodeSize(program, &bytes) == 4);
+    hiprtcProgram again = program;
+    CHECK(hiprtcDestroyProgram(&program) == 0);
+    CHECK(hiprtcDestroyProgram(&again) == 4);
+    CHECK(hiprtcCompileProgram(again, 0, nullptr) == 4);
+    CHECK(hiprtcCreateProgram(nullptr, "", "", 0, nullptr, nullptr) == 3);
+}
+
+static std::vector<char> bitcode(const char *text) {
+    hiprtcProgram program = create(text);
+    const char *options[] = {"-fgpu-rdc"};
+    size_t bytes;
+    CHECK(hiprtcCompileProgram(program, 1, options) == 0);
+    CHECK(hiprtcGetCodeSize(program, &bytes) == 4);
+    CHECK(hiprtcGetBitcodeSize(program, &bytes) == 0);
+    std::vector<char> code(bytes);
+    CHECK(hiprtcGetBitcode(program, code.data()) == 0);
+    CHECK(hiprtcDestroyProgram(&program) == 0);
+    return code;
+}
+
+static void test_link() {
+    std::vector<char> a = bitcode("__device__ int twice(int x) { return 2 * x; }\n");
+    std::vector<char> b = bitcode("__device__ int twice(int);\nextern \"C\" __global__ void call(int *x) { *x = twice(*x) + 1; }\n");
+    hiprtcLinkState link;
+    void *code;
+    size_t bytes;
+    CHECK(hiprtcLinkCreate(0, nullptr, nullptr, &link) == 0);
+    CHECK(hiprtcLinkAddData(link, 100, a.data(), a.size(), "a", 0, nullptr, nullptr) == 0);
+    CHECK(hiprtcLinkAddData(link, 100, b.data(), b.size(), "b", 0, nullptr, nullptr) == 0);
+    CHECK(hiprtcLinkComplete(link, &code, &bytes) == 0 && bytes);
+    hipModule_t module;
+    hipFunction_t kernel;
+    OK(hipModuleLoadData(&module, code));
+    CHECK(hiprtcLinkDestroy(link) == 0);
+    OK(hipModuleGetFunction(&kernel, module, "call"));
+    Buffer<int> x(std::vector<int>{20});
+    void *args[] = {(void *)&x.data};
+    OK(hipModuleLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, args, nullptr));
+    CHECK(x.read()[0] == 41);
+    OK(hipModuleUnload(module));
+}
+
+int main() {
+    on_each_device(test_code);
+    on_each_device(test_errors);
+    on_each_device(test_link);
+}
