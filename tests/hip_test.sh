@@ -23,6 +23,11 @@ fail() {
     exit 1
 }
 
+# The page lists the calls that are not supported, and no others.
+sed -n 's/^HIP_UNSUPPORTED(\(.*\))/\1/p' "$QUERN_SOURCE_DIR/sim/hip/unsupported.def" | sort > "$out/refused"
+sed '1,/^## Calls that are not supported/d' "$QUERN_SOURCE_DIR/docs/hip.md" | grep -o '`hip[A-Za-z0-9_]*`' | tr -d '`' | sort > "$out/listed"
+diff "$out/refused" "$out/listed" >&2 || fail "docs/hip.md and sim/hip/unsupported.def differ: < refused, > listed"
+
 for flags in -O0 -O2 "-O1 --offload-compress"; do
     # shellcheck disable=SC2086 # several flags
     compile kernels $flags "$source/kernels.hip"

@@ -63,6 +63,10 @@ static void describe(hipChannelFormatDesc *out, const HIP_ARRAY3D_DESCRIPTOR *d)
                                               : KIND_UNSIGNED};
 }
 
+hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, int kind) {
+    return (hipChannelFormatDesc){x, y, z, w, kind};
+}
+
 // ---- made and freed
 
 static size_t or_one(size_t count) {

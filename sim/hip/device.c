@@ -77,6 +77,7 @@ static void after_fork_in_child(void) {
     sim_graphs_free_all();
     sim_arrays_free_all();
     sim_managed_forget(0);
+    sim_pools_reset(nullptr);
     sim_memory_destroy(sim_hip.memory);
     sim_hip.memory = nullptr;
     sim_hip_finish_faults(); // may not return
@@ -343,6 +344,7 @@ hipError_t hipDeviceReset(void) {
     sim_hip_forget_registered(device);
     sim_hip_unload_modules(device);
     sim_memory_free_all(sim_hip.memory, SIM_REGION_DEVICE, device->id);
+    sim_pools_reset(device);
     pthread_mutex_lock(&sim_hip.lock);
     device->heap = 0;
     device->error = hipSuccess;

@@ -152,6 +152,21 @@ typedef struct hipMemLocation {
     int id;
 } hipMemLocation;
 
+typedef struct hipMemPoolProps {
+    int allocType, handleTypes;
+    hipMemLocation location;
+    void *win32SecurityAttributes;
+    size_t maxSize; // bytes; 0: as much as there is
+    unsigned char reserved[56];
+} hipMemPoolProps;
+
+typedef struct hipMemAccessDesc {
+    hipMemLocation location;
+    int flags; // 0: none, 1: reads, 3: reads and writes
+} hipMemAccessDesc;
+
+typedef struct sim_pool_of_memory *hipMemPool_t;
+
 HIP_API hipError_t hipMallocManaged(void **out, size_t bytes, unsigned flags);
 HIP_API hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device,
                                        hipStream_t stream);
@@ -166,5 +181,22 @@ HIP_API hipError_t hipMemRangeGetAttributes(void **data, size_t *data_bytes, int
                                             size_t count, const void *ptr, size_t bytes);
 HIP_API hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t bytes,
                                            unsigned flags);
+
+// Pools (mem_pools.c).
+HIP_API hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *out, int device);
+HIP_API hipError_t hipDeviceGetMemPool(hipMemPool_t *out, int device);
+HIP_API hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool);
+HIP_API hipError_t hipMemPoolCreate(hipMemPool_t *out, const hipMemPoolProps *props);
+HIP_API hipError_t hipMemPoolDestroy(hipMemPool_t pool);
+HIP_API hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytes);
+HIP_API hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, int attribute, void *value);
+HIP_API hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value);
+HIP_API hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *list,
+                                       size_t count);
+HIP_API hipError_t hipMemPoolGetAccess(int *flags, hipMemPool_t pool, hipMemLocation *location);
+HIP_API hipError_t hipMallocFromPoolAsync(void **out, size_t bytes, hipMemPool_t pool,
+                                          hipStream_t stream);
+
+HIP_API hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, int kind);
 
 #endif

@@ -52,7 +52,9 @@ typedef struct free_op {
 
 static hipError_t run_free(sim_stream *stream, sim_op *op) {
     (void)stream;
-    const bool ok = sim_memory_free(sim_hip.memory, (uintptr_t)((free_op *)op)->ptr);
+    void *ptr = ((free_op *)op)->ptr;
+    sim_pool_freed((uintptr_t)ptr);
+    const bool ok = sim_memory_free(sim_hip.memory, (uintptr_t)ptr);
     return ok ? hipSuccess : hipErrorInvalidValue; // freed twice
 }
 
@@ -60,7 +62,7 @@ static hipError_t run_free(sim_stream *stream, sim_op *op) {
 hipError_t hipMallocAsync(void **out, size_t bytes, hipStream_t handle) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
-    return sim_hip_result(stream ? sim_hip_alloc(stream->device, out, bytes)
+    return sim_hip_result(stream ? sim_pool_alloc(sim_pool_of(stream->device), out, bytes)
                                  : hipErrorInvalidHandle);
 }
 
@@ -122,13 +124,14 @@ hipError_t hipFreeHost(void *ptr) {
     return hipHostFree(ptr);
 }
 
-/** Allocates. The one kind of memory is fine-grained, uncached and contiguous; it is no signal. */
+/** Allocates. The one kind of memory is fine-grained, uncached and contiguous. A signal is
+ *  eight bytes that the host reaches too. */
 hipError_t hipExtMallocWithFlags(void **out, size_t bytes, unsigned flags) {
-    enum { SIGNAL = 2, CONTIGUOUS = 4 };
+    enum { SIGNAL = 2, CONTIGUOUS = 4, SIGNAL_BYTES = 8, GLOBAL = 1 };
     SIM_HIP_START();
-    if (flags == SIGNAL || flags > CONTIGUOUS)
-        return sim_hip_result(flags == SIGNAL ? hipErrorNotSupported : hipErrorInvalidValue);
-    return hipMalloc(out, bytes);
+    if (!out || flags > CONTIGUOUS || (flags == SIGNAL && bytes != SIGNAL_BYTES))
+        return sim_hip_result(hipErrorInvalidValue);
+    return flags == SIGNAL ? hipMallocManaged(out, bytes, GLOBAL) : hipMalloc(out, bytes);
 }
 
 /** Copies in the order of the stream; the copy is done on return. */

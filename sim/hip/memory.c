@@ -59,6 +59,8 @@ hipError_t hipFree(void *ptr) {
     const bool is_managed = region && region->kind == SIM_REGION_MANAGED;
     if (is_managed)
         sim_managed_forget((uintptr_t)ptr);
+    else if (region && region->base == (uintptr_t)ptr)
+        sim_pool_freed(region->base);
     return sim_hip_result(free_memory(ptr, is_managed ? SIM_REGION_MANAGED : SIM_REGION_DEVICE));
 }
 

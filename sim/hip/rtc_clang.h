@@ -22,8 +22,8 @@ const char *rtc_rocm(void);
 /** Makes an empty folder for files. Returns false if that fails. */
 bool rtc_folder_create(char path[RTC_PATH_BYTES]);
 void rtc_folder_remove(const char *path);
-/** Writes a file in a folder; its name may have folders of its own, which are made, but may not lead
- *  out of the folder. */
+/** Writes a file in a folder; its name may have folders of its own, which are made, but may not
+ *  lead out of the folder. */
 bool rtc_write(const char *folder, const char *name, const void *data, size_t bytes);
 /** Reads a file whole, with a zero behind it; null if that fails. */
 char *rtc_read(const char *folder, const char *name, size_t *bytes);

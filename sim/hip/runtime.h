@@ -308,6 +308,13 @@ void *sim_hip_resolve(const void *ptr, size_t bytes);
 /** Copies as hipMemcpyAsync does if is_async, else as hipMemcpy does. (memory.c) */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async);
+/** Returns the pool from which a device's stream-ordered allocations come. (mem_pools.c) */
+hipMemPool_t sim_pool_of(sim_device *device);
+hipError_t sim_pool_alloc(hipMemPool_t pool, void **out, size_t bytes);
+/** Takes memory that is about to be freed out of its pool, if it comes from one. */
+void sim_pool_freed(uint64_t base);
+/** Forgets the pools of a device, or of all: null. */
+void sim_pools_reset(const sim_device *device);
 /** Allocates managed memory. (managed.c) */
 hipError_t sim_managed_alloc(void **out, size_t bytes, unsigned flags);
 /** Forgets the advice for managed memory that is about to be freed. */

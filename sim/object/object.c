@@ -133,9 +133,9 @@ static bool measure(sim_object *o, const sim_elf *elf, sim_complaint *c) {
             last = end > last ? end : last;
         }
     }
+    if (last <= first) // variables alone, or nothing
+        first = last = 0;
     first &= ~UINT64_C(3);
-    if (last <= first)
-        return sim_complain(c, "there is no code in it");
     if (last - first > elf->size + MAX_CODE_PADDING) {
         return sim_complain(c, "%llu bytes of code in a file of %zu bytes",
                             (unsigned long long)(last - first), elf->size);
