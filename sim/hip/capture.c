@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 typedef struct sim_capture {
+    struct sim_capture *next; // of those that have not ended
+    sim_nodes dropped;        // which a stream no longer depends on, as the program wanted
     hipGraph_t graph;
     sim_stream *origin;
     hipStreamCaptureMode mode;
@@ -15,6 +17,7 @@ typedef struct sim_capture {
 } sim_capture;
 
 static unsigned long long num_captures;
+static sim_capture *active;
 static thread_local hipStreamCaptureMode thread_mode = hipStreamCaptureModeGlobal;
 
 // ---- with the lock held
@@ -78,32 +81,40 @@ hipError_t sim_capture_record(sim_stream *stream, hipEvent_t event) {
     sim_capture_forget(event);
     if (stream->capture->is_invalid)
         return hipErrorStreamCaptureInvalidated;
-    event->capture = stream->capture;
+    event->capture_id = stream->capture->id;
     return copy_nodes(&event->capture_last, &stream->capture_last) ? hipSuccess
                                                                    : hipErrorOutOfMemory;
 }
 
+sim_capture *sim_capture_of(const struct sim_event *event) {
+    sim_capture *capture = event->capture_id ? active : nullptr;
+    while (capture && capture->id != event->capture_id)
+        capture = capture->next;
+    return capture;
+}
+
 hipError_t sim_capture_wait(sim_stream *stream, hipEvent_t event) {
-    if (!event->capture) { // work that no graph captured cannot be waited for in one
+    sim_capture *capture = sim_capture_of(event);
+    if (!capture) { // work that no graph captured cannot be waited for in one
         stream->capture->is_invalid = true;
         return hipErrorStreamCaptureIsolation;
     }
-    if (stream->capture && stream->capture != event->capture) {
-        stream->capture->is_invalid = event->capture->is_invalid = true;
+    if (stream->capture && stream->capture != capture) {
+        stream->capture->is_invalid = capture->is_invalid = true;
         return hipErrorStreamCaptureMerge;
     }
     if (stream == stream->device->default_stream) {
-        event->capture->is_invalid = true;
+        capture->is_invalid = true;
         return hipErrorStreamCaptureImplicit;
     }
     if (!stream->capture)
-        join(stream, event->capture);
+        join(stream, capture);
     return copy_nodes(&stream->capture_last, &event->capture_last) ? hipSuccess
                                                                    : hipErrorOutOfMemory;
 }
 
 void sim_capture_forget(hipEvent_t event) {
-    event->capture = nullptr;
+    event->capture_id = 0;
     sim_nodes_clear(&event->capture_last);
 }
 
@@ -135,16 +146,49 @@ static bool is_joined(const sim_capture *capture) {
         for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next)
             for (size_t k = 0; s->capture == capture && k < s->capture_last.count; k++)
                 if (!leads_to(capture->graph, s->capture_last.list[k],
-                              &capture->origin->capture_last))
+                              &capture->origin->capture_last) &&
+                    !sim_nodes_has(&capture->dropped, s->capture_last.list[k]))
                     return false;
     return true;
 }
 
+/** Ends a capture: no stream takes part any more, and no event stands for it. */
 static void end(sim_capture *capture) {
+    sim_capture **at = &active;
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next)
             if (s->capture == capture)
                 leave(s);
+    while (*at != capture)
+        at = &(*at)->next;
+    *at = capture->next;
+    capture->graph->capture = nullptr;
+    sim_nodes_clear(&capture->dropped);
+}
+
+void sim_capture_drop(sim_stream *stream) {
+    sim_capture *capture = stream->capture;
+    if (!capture)
+        return;
+    capture->is_invalid = true;
+    if (capture->origin != stream) {
+        leave(stream);
+        return;
+    }
+    end(capture);
+    sim_graph_destroy(capture->graph);
+    free(capture);
+}
+
+void sim_captures_drop_all(void) {
+    while (active)
+        sim_capture_drop(active->origin);
+}
+
+hipError_t sim_capture_refuse_all(void) {
+    for (sim_capture *capture = active; capture; capture = capture->next)
+        capture->is_invalid = true;
+    return active ? hipErrorStreamCaptureUnsupported : hipSuccess;
 }
 
 // ---- calls
@@ -164,6 +208,8 @@ static hipError_t begin(sim_stream *stream, hipStreamCaptureMode mode) {
                                  .mode = mode,
                                  .thread = pthread_self(),
                                  .id = ++num_captures};
+        capture->next = active;
+        active = capture;
         graph->capture = capture;
         join(stream, capture);
     }
@@ -179,7 +225,7 @@ hipError_t hipStreamBeginCapture(hipStream_t handle, hipStreamCaptureMode mode) 
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return sim_hip_result(hipErrorInvalidHandle);
+        return sim_hip_result(hipErrorContextIsDestroyed); // as AMD's runtime has it
     if (mode < hipStreamCaptureModeGlobal || mode > hipStreamCaptureModeRelaxed)
         return sim_hip_result(hipErrorInvalidValue);
     return sim_hip_result(stream == stream->device->default_stream
@@ -204,7 +250,7 @@ hipError_t hipStreamEndCapture(hipStream_t handle, hipGraph_t *out) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream || !out)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     pthread_mutex_lock(&sim_hip.lock);
     hipError_t error = check_end(stream);
     sim_capture *capture = error == hipSuccess ? stream->capture : nullptr;
@@ -217,7 +263,6 @@ hipError_t hipStreamEndCapture(hipStream_t handle, hipGraph_t *out) {
     pthread_mutex_unlock(&sim_hip.lock);
     if (!capture)
         return sim_hip_result(error);
-    capture->graph->capture = nullptr;
     *out = error == hipSuccess ? capture->graph : nullptr;
     if (error != hipSuccess)
         sim_graph_destroy(capture->graph);
@@ -231,7 +276,7 @@ hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream || !status)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     pthread_mutex_lock(&sim_hip.lock);
     const sim_capture *capture = stream->capture;
     const bool is_active = capture && !capture->is_invalid;
@@ -269,12 +314,15 @@ hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream || flags > SET || (count && !nodes))
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     pthread_mutex_lock(&sim_hip.lock);
     hipError_t error = stream->capture ? hipSuccess : hipErrorIllegalState;
     for (size_t i = 0; error == hipSuccess && i < count; i++)
         if (!sim_is_node(nodes[i]) || nodes[i]->graph != stream->capture->graph)
             error = hipErrorInvalidValue;
+    if (error == hipSuccess && flags == SET &&
+        !copy_nodes(&stream->capture->dropped, &stream->capture_last))
+        error = hipErrorOutOfMemory;
     if (error == hipSuccess && flags == SET)
         sim_nodes_clear(&stream->capture_last);
     for (size_t i = 0; error == hipSuccess && i < count; i++)

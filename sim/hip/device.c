@@ -334,7 +334,10 @@ hipError_t hipDeviceGet(hipDevice_t *device, int ordinal) {
 
 hipError_t hipDeviceSynchronize(void) {
     SIM_HIP_START();
-    return sim_hip_result(sim_hip_drain(sim_hip_device()));
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = sim_capture_refuse_all();
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(error == hipSuccess ? sim_hip_drain(sim_hip_device()) : error);
 }
 
 hipError_t hipDeviceReset(void) {

@@ -163,12 +163,12 @@ hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned fla
         return sim_hip_result(hipErrorInvalidHandle);
     if (flags)
         return sim_hip_result(hipErrorInvalidValue);
-    if (event->capture || stream->capture) {
-        pthread_mutex_lock(&sim_hip.lock);
-        hipError_t error = sim_capture_wait(stream, event);
-        pthread_mutex_unlock(&sim_hip.lock);
+    pthread_mutex_lock(&sim_hip.lock);
+    const bool is_captured = stream->capture || sim_capture_of(event);
+    hipError_t error = is_captured ? sim_capture_wait(stream, event) : hipSuccess;
+    pthread_mutex_unlock(&sim_hip.lock);
+    if (is_captured)
         return sim_hip_result(error);
-    }
     return sim_hip_result(sim_hip_await(stream, event));
 }
 
@@ -183,11 +183,18 @@ hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event) {
     return sim_hip_queue(stream, &op->op, nullptr);
 }
 
+static bool is_captured(hipEvent_t event) {
+    pthread_mutex_lock(&sim_hip.lock);
+    const bool is_captured = sim_capture_of(event);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return is_captured;
+}
+
 hipError_t hipEventSynchronize(hipEvent_t event) {
     SIM_HIP_START();
     if (!sim_hip_is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
-    if (event->capture)
+    if (is_captured(event))
         return sim_hip_result(hipErrorCapturedEvent);
     pthread_mutex_lock(&sim_hip.lock);
     sim_device *device = event->device;
@@ -204,7 +211,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
     SIM_HIP_START();
     if (!sim_hip_is_event(event))
         return sim_hip_result(hipErrorInvalidHandle);
-    if (event->capture)
+    if (is_captured(event))
         return sim_hip_result(hipErrorCapturedEvent);
     pthread_mutex_lock(&sim_hip.lock);
     const bool is_passed = event->passed >= event->recorded;

@@ -14,6 +14,8 @@ static hipError_t set_box(hipGraphNode_t node, const sim_box *box, hipMemcpyKind
 static hipError_t set_copy(hipGraphNode_t node, const hipMemcpy3DParms *p) {
     sim_box box;
     hipError_t error = sim_hip_volume(&box, p);
+    if (error == hipSuccess && (!box.width || !box.height || !box.depth || box.dst == box.src))
+        error = hipErrorInvalidValue; // a node copies something
     error = error == hipSuccess ? set_box(node, &box, p->kind) : error;
     if (error == hipSuccess)
         node->copy = *p;

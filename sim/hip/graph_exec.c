@@ -24,7 +24,7 @@ static void free_exec(hipGraphExec_t exec) {
 static hipError_t instantiate(hipGraphExec_t *out, hipGraph_t graph, unsigned long long flags) {
     enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4, NODE_PRIORITY = 8 };
     if (!out || !sim_is_graph(graph) || graph->capture ||
-        flags & ~(unsigned long long)(AUTO_FREE | UPLOAD | NODE_PRIORITY)) {
+        (flags && flags != AUTO_FREE && flags != UPLOAD && flags != NODE_PRIORITY)) {
         return flags == DEVICE_LAUNCH ? hipErrorNotSupported : hipErrorInvalidValue;
     }
     hipGraphExec_t exec = calloc(1, sizeof *exec);

@@ -58,6 +58,10 @@ static hipError_t run_free(sim_stream *stream, sim_op *op) {
     return ok ? hipSuccess : hipErrorInvalidValue; // freed twice
 }
 
+static void forget_free(sim_op *op) {
+    sim_handle_remove(SIM_HANDLE_FREEING, ((free_op *)op)->ptr);
+}
+
 /** Allocates. The memory exists at once, which is earlier than the stream's order asks for. */
 hipError_t hipMallocAsync(void **out, size_t bytes, hipStream_t handle) {
     SIM_HIP_START();
@@ -72,14 +76,16 @@ hipError_t hipFreeAsync(void *ptr, hipStream_t handle) {
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     if (!stream)
         return sim_hip_result(hipErrorInvalidHandle);
-    if (!ptr)
-        return hipSuccess;
     if (!region || region->kind != SIM_REGION_DEVICE || region->base != (uintptr_t)ptr)
         return sim_hip_result(hipErrorInvalidValue);
+    if (sim_handle_is(SIM_HANDLE_FREEING, ptr)) // freed twice
+        return sim_hip_result(hipErrorInvalidValue);
     free_op *op = malloc(sizeof *op);
-    if (!op)
+    if (!op || !sim_handle_add(SIM_HANDLE_FREEING, ptr)) {
+        free(op);
         return sim_hip_result(hipErrorOutOfMemory);
-    *op = (free_op){{.run = run_free, .is_marker = true}, ptr};
+    }
+    *op = (free_op){{.run = run_free, .destroy = forget_free, .is_marker = true}, ptr};
     return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
 

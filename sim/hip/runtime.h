@@ -79,10 +79,10 @@ struct sim_stream {
 struct sim_event {
     uint64_t magic;
     unsigned flags, references;
-    sim_device *device;          // device that was current when the event was made
-    uint64_t ns;                 // when the stream last came to it
-    sim_moment *moment;          // the same on the device, of the last record, if time is modelled
-    struct sim_capture *capture; // of the last record, if a graph captured it; else null
+    sim_device *device; // device that was current when the event was made
+    uint64_t ns;        // when the stream last came to it
+    sim_moment *moment; // the same on the device, of the last record, if time is modelled
+    unsigned long long capture_id; // of the last record, if a graph captured it; else 0
     struct sim_nodes capture_last;
     uint64_t recorded, passed; // calls of hipEventRecord, and how many of them the stream reached
 };
@@ -172,6 +172,13 @@ hipError_t sim_capture_op(sim_stream *stream, sim_op *op);
 hipError_t sim_capture_record(sim_stream *stream, hipEvent_t event);
 /** A wait for such an event: the stream joins the capture. */
 hipError_t sim_capture_wait(sim_stream *stream, hipEvent_t event);
+/** Returns the capture for which an event stands; null if there is none, or it has ended. */
+struct sim_capture *sim_capture_of(const struct sim_event *event);
+/** A stream is about to go: its capture is then invalid, or ends if it began there. */
+void sim_capture_drop(sim_stream *stream);
+void sim_captures_drop_all(void);
+/** Returns the error of a call that waits for all streams; all captures are then invalid. */
+hipError_t sim_capture_refuse_all(void);
 /** Forgets what an event stands for. */
 void sim_capture_forget(hipEvent_t event);
 /** Returns the error of a call that waits for a stream, or uses the default stream, while a graph
@@ -352,7 +359,7 @@ typedef enum sim_handle_kind {
     SIM_HANDLE_CONTEXT,
     SIM_HANDLE_PROGRAM,
     SIM_HANDLE_LINK,
-    SIM_HANDLE_PHYSICAL,
+    SIM_HANDLE_FREEING, // memory that a stream will free
 } sim_handle_kind;
 
 /** Enters a handle. Returns false without memory. */

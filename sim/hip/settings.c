@@ -87,7 +87,8 @@ hipError_t hipGetDeviceFlags(unsigned *flags) {
     SIM_HIP_START();
     if (!flags)
         return sim_hip_result(hipErrorInvalidValue);
-    *flags = atomic_load(&sim_hip_device()->flags);
+    enum { SCHEDULE = 7 }; // other flags are not told, as with AMD's runtime
+    *flags = atomic_load(&sim_hip_device()->flags) & SCHEDULE;
     return hipSuccess;
 }
 
@@ -133,9 +134,11 @@ hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device
 
 /** Gives the bus of hipDeviceProp_t.pciBusID. */
 hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device) {
+    enum { NEEDED = sizeof "0000:00:00.0" };
     SIM_HIP_START();
-    if (!text || bytes <= 0 || !sim_hip_device_at(device))
-        return sim_hip_result(text && bytes > 0 ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    if (!text || bytes < NEEDED || !sim_hip_device_at(device))
+        return sim_hip_result(text && bytes >= NEEDED ? hipErrorInvalidDevice
+                                                      : hipErrorInvalidValue);
     snprintf(text, (size_t)bytes, "0000:%02x:00.0",
              (unsigned)sim_hip_device_at(device)->number + 1);
     return hipSuccess;

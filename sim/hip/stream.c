@@ -322,6 +322,7 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
     if (!stream || stream == stream->device->default_stream || handle == STREAM_PER_THREAD)
         return sim_hip_result(hipErrorInvalidHandle);
     pthread_mutex_lock(&sim_hip.lock);
+    sim_capture_drop(stream);
     stream->is_closing = true;
     pthread_cond_broadcast(&sim_hip.changed);
     const bool has_thread = stream->has_thread;
@@ -397,6 +398,7 @@ void sim_hip_stop_streams(void) {
     pthread_mutex_lock(&sim_hip.lock);
     sim_hip.is_stopping = true;
     each_stream(stop_dispatch);
+    sim_captures_drop_all();
     pthread_cond_broadcast(&sim_hip.changed);
     pthread_mutex_unlock(&sim_hip.lock);
     if (atomic_exchange(&has_own_key, false))

@@ -148,6 +148,8 @@ static void test_pools(void **state) {
     assert_int_equal(pool_word(pool, USED), 10000);
     OK(hip.hipFreeAsync(a, nullptr));
     OK(hip.hipStreamSynchronize(nullptr));
+    assert_int_equal(hip.hipFreeAsync(a, nullptr), hipErrorInvalidValue);
+    assert_int_equal(hip.hipFreeAsync(nullptr, nullptr), hipErrorInvalidValue);
     assert_int_equal(pool_word(pool, USED), 4000);
     assert_int_equal(pool_word(pool, USED_HIGH), 10000);
     uint64_t word = 1;

@@ -207,9 +207,17 @@ static void test_capture_errors() {
     GIVES(hipErrorStreamCaptureUnmatched, hipStreamEndCapture(b, &graph));
     GIVES(hipErrorStreamCaptureUnjoined, hipStreamEndCapture(a, &graph));
     OK(hipStreamSynchronize(a));
+    OK(hipStreamWaitEvent(b, event, 0)); // the capture has ended, and the event stands for nothing
     OK(hipStreamSynchronize(b));
-    OK(hipEventDestroy(event));
+    OK(hipStreamBeginCapture(a, hipStreamCaptureModeGlobal)); // a capture ends with its stream
+    OK(hipEventRecord(event, a));
+    OK(hipStreamWaitEvent(b, event, 0));
+    scale<<<1, 64, 0, b>>>(x.data, 2, N);
+    GIVES(hipErrorStreamCaptureUnsupported, hipDeviceSynchronize());
     OK(hipStreamDestroy(a));
+    OK(hipStreamSynchronize(b));
+    GIVES(hipErrorContextIsDestroyed, hipStreamEndCapture(a, &graph));
+    OK(hipEventDestroy(event));
     OK(hipStreamDestroy(b));
 }
 
