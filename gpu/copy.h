@@ -47,6 +47,14 @@ QD_INLINE void qd_copy_to_lds(QD_LDS void *to, __amdgpu_buffer_rsrc_t from, uint
  *  the barrier that follows a copy to LDS: clang 22 puts its own wait behind the barrier, or
  *  nowhere. */
 #define QD_WAIT(vm) __builtin_amdgcn_s_waitcnt(0x0070 | ((vm) & 15) | ((vm) >> 4) << 14)
+
+/** Lets the waves of a workgroup meet while copies to LDS are under way: before qd_barrier clang 22
+ *  waits for all of them. A QD_WAIT for what the others are to see must stand before it. */
+QD_INLINE void qd_meet(void) {
+    asm volatile("" ::: "memory");
+    __builtin_amdgcn_s_barrier();
+    asm volatile("" ::: "memory");
+}
 #endif
 
 #endif

@@ -89,6 +89,31 @@ def test_meetings_wait_for_the_copies_and_nothing_younger(image):
         assert turns[n - 1].operands == f"vmcnt({younger}) lgkmcnt(0)"
 
 
+# image, tiles of 16 x 16 a wave, K-blocks of 64 that a turn runs, copies of a wave for each
+HALVES = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
+          for tile, form in (("128x128", (4 * 4, 1, 32)), ("64x64", (2 * 2, 2, 16)))]
+
+
+@pytest.mark.parametrize("image, tiles, blocks, copies", HALVES)
+def test_loop_of_halves_multiplies_and_moves_nothing_else(image, tiles, blocks, copies):
+    body = the_loop(the_kernel(image))
+    mix = kernel_loop.mix_of(body)
+    name = "v_mfma_f32_16x16x16_" + ("bf16" if "bf16" in image else "f16")
+    assert sum(i.name == name for i in body) == mix["matrix"] == 4 * tiles * blocks
+    assert mix["lds copy"] == copies * blocks
+    assert mix["agpr move"] == mix["scratch"] == mix["vector"] == mix["memory"] == 0
+
+
+@pytest.mark.parametrize("image, tiles, blocks, copies", HALVES)
+def test_halves_meet_when_all_but_the_last_blocks_copies_have_landed(image, tiles, blocks, copies):
+    """A K-block has two meetings: its stage is free, the next block has landed. With two stages the copies of one block may
+    be under way at both, with one stage none may."""
+    body = the_loop(the_kernel(image))
+    meetings = [n for n, i in enumerate(body) if i.kind == "barrier"]
+    assert len(meetings) == 2 * blocks
+    assert {body[n - 1].operands for n in meetings} == {f"vmcnt({copies * (blocks - 1)}) lgkmcnt(0)"}
+
+
 # What a loop of matrix instructions may move to and from lanes of spilled SGPRs: image, target, instructions in the loop.
 # gfx90a has no instructions for FP8: the masks and constants that take its codes apart crowd the strides of a page out. A
 # tile of 32 keys pays 3 of its 2895 instructions for it, beside 64 matrix instructions of 64 cycles each.

@@ -118,6 +118,21 @@ def step_table(report):
             table(["side", "ms a step", "TFLOP/s", "of PyTorch's best", "apart from `eager`"], rows))
 
 
+def modelled_table(report):
+    """Returns the table of what bench/sim_peers.py wrote: modelled microseconds with the limit of power, in brackets without."""
+    def time_of(side):
+        return f"{side['ns'] / 1e3:.1f} ({side['unlimited_ns'] / 1e3:.1f})" if side else "-"
+
+    def ratio_of(r, side):
+        return f"{r['quern']['ns'] / r[side]['ns']:.2f}" if r.get(side) else "-"
+    rows = [[f"{r['m']} × {r['n']} × {r['k']}", time_of(r["quern"]),
+             f"{2 * r['m'] * r['n'] * r['k'] / r['quern']['ns'] / 1e3:.0f}", time_of(r.get("aiter")), time_of(r.get("triton")),
+             ratio_of(r, "aiter"), ratio_of(r, "triton")] for r in report["rows"]]
+    return (f"Modelled MI300X, `sim:gfx942`. Microseconds with the board's limit of power, in brackets without it:\n\n"
+            f"    {report['command']}\n\n" +
+            table(["M × N × K", "quern", "TFLOP/s", "AITER", "Triton", "quern / AITER", "quern / Triton"], rows))
+
+
 # ---- the simulator's own speed
 
 INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
@@ -153,6 +168,8 @@ def emulator_table(report):
 
 
 def any_table(report):
+    if report.get("benchmark") == "sim_peers":
+        return modelled_table(report)
     if "results" in report:
         return bench_table(report)
     if "rows" in report:

@@ -128,6 +128,12 @@ qn_status qni_gemm_tiled(const qni_variant *variant, qn_stream *stream, const vo
                         is_full ? sizeof args : sizeof args.g);
 }
 
+qn_status qni_gemm_tiled_full(const qni_variant *variant, qn_stream *stream, const void *problem,
+                              int kernel) {
+    const qk_gemm_full_args args = full_args(&variant->config, problem);
+    return launch_tiles(variant, stream, problem, kernel, &args, sizeof args);
+}
+
 qn_status qni_gemm_any_mixed(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_gemm_problem *p = problem;
     const uint32_t flags = variant->config.flags;

@@ -16,6 +16,9 @@ qk_gemm_args qni_gemm_kernel_args(const qni_gemm_problem *p, int64_t rows, int64
 bool qni_gemm_fail_scales(const qni_gemm_problem *p, qni_reason *why);
 /** Returns how a d of FP8 is scaled. */
 qk_gemm_scaling qni_gemm_scaling(const qni_gemm_problem *p);
+/** Launches one of the variant's kernels, which was compiled with -DQK_FULL. */
+qn_status qni_gemm_tiled_full(const qni_variant *variant, qn_stream *stream, const void *problem,
+                              int kernel);
 /** Returns the rows that a group is likely to have. */
 int64_t qni_gemm_likely_rows(const qni_gemm_problem *p);
 

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products on the modelled MI300X: quern's kernels beside AITER's code objects and Triton's kernels, in one process.
+
+    python bench/sim_peers.py --aiter CLONE --library build/release/libquernsim.so.0
+    python bench/sim_peers.py --shapes 2112x7168 --m 64,4096 --types fp8      some of the products
+    python bench/sim_peers.py --json result.json                              the figures for programs as well
+
+CLONE is a clone of github.com/ROCm/aiter that has the commit of sim/clock/calibration/objects.py. Times are modelled
+(docs/clock.md): with the board's limit of power, and without it. Each launch reads tensors that no launch read before, after one
+that warms the instruction caches; a product of more than 500 GFLOP runs once.
+
+Types: `fp8`, e4m3fnuz with scales of 1 x 128, those of a K-block side by side, and of 128 x 128; `fn`, the same with activations
+of e4m3fn; `open`, as fp8 with weights as checkpoints hold them; `bf16`. quern chooses its kernel itself. Of AITER's kernels, tiles of 128 columns with pre-shuffled
+weights, and of Triton's, in the form of its tutorial with the sizes below, the fastest on this clock counts. AITER's kernels take n
+of whole 128, and what its parts of k are added to is taken to be zero. They have no large product of bf16. Needs the quern
+package, numpy and triton.
+"""
+
+import argparse
+import ctypes
+import json
+import math
+import os
+import pathlib
+import struct
+import sys
+import types
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TOP / "bench"), str(TOP / "sim/clock/calibration")]
+from peer_common import numbers  # noqa: E402
+
+LONG = 5e11  # operations
+SHAPES = "2112x7168,3072x1536,7168x2048,4608x7168,4096x512,512x7168,24576x1536,7168x16384"
+# rows, columns, k, rows of tiles in a band, warps, stages
+TRITON = {
+    "fp8": [(128, 128, 128, 8, 4, 2), (128, 128, 128, 4, 8, 2), (64, 128, 128, 8, 4, 2), (32, 64, 128, 4, 4, 2),
+            (16, 32, 128, 1, 2, 2)],
+    "bf16": [(256, 256, 32, 8, 8, 2), (256, 128, 64, 8, 8, 2), (128, 128, 64, 8, 4, 2), (64, 64, 64, 4, 4, 2)],
+}
+TILES = ("32x128", "48x128", "64x128", "80x128", "96x128", "128x128")
+
+
+class Clock:
+    """The simulated GPU's HIP, and the modelled time of what ran."""
+
+    def __init__(self, library):
+        import hip
+        self.hip = hip.Hip(library)
+        self.constants = hip
+
+    def times(self):
+        """Returns what launches since the last call took."""
+        text = ctypes.create_string_buffer(4096)
+        if not self.hip.lib.quernsim_clock(-1, text, ctypes.c_size_t(len(text))):
+            raise SystemExit("the simulated GPU models no time: QUERN_SIM must not switch its clock off")
+        return json.loads(text.value)
+
+    def buffer(self, size):
+        return self.hip.make("hipMalloc", ctypes.c_size_t(size + self.constants.SPARE)).value
+
+    def launch(self, kernel, grid, threads, shared, block):
+        hip = self.constants
+        data, size = ctypes.create_string_buffer(block, len(block)), ctypes.c_size_t(len(block))
+        extra = (hip.POINTER * 5)(hip.LAUNCH_BUFFER, ctypes.addressof(data), hip.LAUNCH_SIZE, ctypes.addressof(size),
+                                  hip.LAUNCH_END)
+        self.hip.call("hipModuleLaunchKernel", kernel, *map(ctypes.c_uint, (*grid, threads, 1, 1, shared)), None, None, extra)
+
+    def measure(self, make, operations):
+        """Returns the times of `make()()`: of what it returns the second time, unless that is long."""
+        if operations < LONG:
+            make()()
+            self.hip.call("hipDeviceSynchronize")
+        run = make()
+        self.times()
+        run()
+        self.hip.call("hipDeviceSynchronize")
+        times = self.times()
+        if not times["ns"]:
+            raise SystemExit("a launch took no modelled time")
+        return times
+
+
+# ---- quern
+
+class _Tensor(ctypes.Structure):  # DLPack's DLManagedTensor
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p)]
+
+
+class Turned:
+    """A matrix of f32 whose transpose is a Tensor."""
+
+    def __init__(self, tensor):
+        self.tensor, (rows, columns) = tensor, tensor.shape
+        self.sizes, self.steps = (ctypes.c_int64 * 2)(columns, rows), (ctypes.c_int64 * 2)(1, columns)
+        device = (ctypes.c_int32 * 2)(*tensor.__dlpack_device__())
+        self.form = _Tensor(tensor.data_ptr(), device, 2, 2, 32, 1, self.sizes, self.steps)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, **_):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self.form), b"dltensor", None)
+
+
+def quern_side(quern, clock, kind, m, n, k):
+    """Returns the times of quern's product, and the kernel's name."""
+    def new(shape, dtype):
+        return quern.empty(shape, dtype, "sim:gfx942")
+
+    def make():
+        if kind == "bf16":
+            d, a, b = new((m, n), "bf16"), new((m, k), "bf16"), new((n, k), "bf16")
+            return lambda: quern.gemm(a, b, out=d)
+        blocks, across = math.ceil(k / 128), math.ceil(n / 128)
+        d, a = new((m, n), "bf16"), new((m, k), "e4m3fn" if kind == "fn" else "e4m3fnuz")
+        scale_a, scale_b = Turned(new((blocks, m), "f32")), new((across, blocks), "f32")
+        is_packed = kind != "open"
+        b = new((1, across * 128, blocks * 128) if is_packed else (n, k), "e4m3fnuz")
+        return lambda: quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, packed=is_packed, out=d)
+
+    return clock.measure(make, 2 * m * n * k)
+
+
+# ---- AITER
+
+def aiter_side(clock, clone, tile, parts, m, n, k):
+    import kernels
+    import objects
+    name = next((name for name in objects.table(clone, "gfx942", "fp8") if name.endswith(f"BpreShuffle_{tile}")), None)
+    if not name:
+        raise SystemExit(f"{clone}: AITER's table has no tile of {tile}")
+    kernel = clock.hip.kernel(*objects.load(clone, "gfx942", "fp8", name))
+    row = types.SimpleNamespace(family="fp8", shape=(m, n, k), parts=parts, code_object=name)
+
+    def make():
+        block = kernels.block_of(row, lambda size, _: clock.buffer(size))
+        return lambda: clock.launch(kernel, kernels.grid_of(row), 256, 0, block)
+
+    return clock.measure(make, 2 * m * n * k)
+
+
+def aiter_candidates(m, n, k):
+    """Yields the tiles and parts of k that may be fastest."""
+    for tile in TILES:
+        rows = int(tile.split("x")[0])
+        groups = math.ceil(m / rows) * (n // 128)
+        if m >= 1024 and rows < 96 or rows > 2 * m:
+            continue
+        yield from ((tile, parts) for parts in (1, 2, 4, 8) if parts == 1 or groups * parts <= 640 and k // 128 >= 2 * parts)
+
+
+# ---- Triton
+
+def triton_kernels():
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def place(M: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BAND: tl.constexpr):
+        block, tiles_m, tiles_n = tl.program_id(0), tl.cdiv(M, BM), tl.cdiv(N, BN)
+        whole = tiles_m * tiles_n // 8 * 8  # the chip's 8 XCDs take programs in turn
+        if block < whole:
+            block = block % 8 * (whole // 8) + block // 8
+        band = block // (BAND * tiles_n)
+        height = min(tiles_m - band * BAND, BAND)
+        at = block % (BAND * tiles_n)
+        return band * BAND + at % height, at // height
+
+    @triton.jit
+    def fp8(d, a, b, scale_a, scale_b, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+            BK: tl.constexpr, BAND: tl.constexpr):
+        tile_m, tile_n = place(M, N, BM, BN, BAND)
+        rows, columns = (tile_m * BM + tl.arange(0, BM)) % M, (tile_n * BN + tl.arange(0, BN)) % N
+        at = tl.arange(0, BK)
+        left, right = a + rows[:, None] * K + at[None, :], b + columns[None, :] * K + at[:, None]
+        sum = tl.zeros((BM, BN), tl.float32)
+        for block in range(K // BK):
+            by_rows = tl.load(scale_a + block * M + rows)
+            by_columns = tl.load(scale_b + columns // 128 * (K // 128) + block)
+            sum += tl.dot(tl.load(left), tl.load(right)) * by_rows[:, None] * by_columns[None, :]
+            left += BK
+            right += BK
+        rows, columns = tile_m * BM + tl.arange(0, BM), tile_n * BN + tl.arange(0, BN)
+        tl.store(d + rows[:, None].to(tl.int64) * N + columns[None, :], sum.to(tl.bfloat16),
+                 (rows[:, None] < M) & (columns[None, :] < N))
+
+    @triton.jit
+    def bf16(d, a, b, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+             BAND: tl.constexpr):
+        tile_m, tile_n = place(M, N, BM, BN, BAND)
+        rows, columns = (tile_m * BM + tl.arange(0, BM)) % M, (tile_n * BN + tl.arange(0, BN)) % N
+        at = tl.arange(0, BK)
+        left, right = a + rows[:, None] * K + at[None, :], b + columns[None, :] * K + at[:, None]
+        sum = tl.zeros((BM, BN), tl.float32)
+        for _ in range(K // BK):
+            sum = tl.dot(tl.load(left), tl.load(right), sum)
+            left += BK
+            right += BK
+        rows, columns = tile_m * BM + tl.arange(0, BM), tile_n * BN + tl.arange(0, BN)
+        tl.store(d + rows[:, None].to(tl.int64) * N + columns[None, :], sum.to(tl.bfloat16),
+                 (rows[:, None] < M) & (columns[None, :] < N))
+
+    return {"fp8": (fp8, ("bf16", "fp8e4b8", "fp8e4b8", "fp32", "fp32")), "bf16": (bf16, ("bf16", "bf16", "bf16"))}
+
+
+def triton_side(clock, kernel, pointers, sizes, m, n, k):
+    import triton
+    from triton.backends.compiler import GPUTarget
+    rows, columns, block_k, band, warps, stages = sizes
+    constants = dict(zip(("M", "N", "K", "BM", "BN", "BK", "BAND"), (m, n, k, rows, columns, block_k, band)))
+    names = kernel.arg_names[:len(pointers)]
+    source = triton.compiler.ASTSource(
+        fn=kernel, signature={name: f"*{p}" for name, p in zip(names, pointers)} | {name: "constexpr" for name in constants},
+        constexprs={(kernel.arg_names.index(name),): value for name, value in constants.items()},
+        attrs={(i,): [["tt.divisibility", 16]] for i in range(len(names))})
+    built = triton.compile(source, target=GPUTarget("hip", "gfx942", 64),
+                           options={"num_warps": warps, "num_stages": stages, "matrix_instr_nonkdim": 16})
+    function = clock.hip.kernel(built.asm["hsaco"], built.metadata.name)
+    byte = 1 if len(pointers) == 5 else 2
+    bytes_of = [2 * m * n, byte * m * k, byte * n * k, 4 * m * (k // 128), 4 * math.ceil(n / 128) * (k // 128)]
+
+    def make():
+        block = struct.pack("<%dQ" % (len(names) + 2), *map(clock.buffer, bytes_of[:len(names)]), 0, 0)
+        grid = math.ceil(m / rows) * math.ceil(n / columns), 1, 1
+        return lambda: clock.launch(function, grid, 64 * warps, built.metadata.shared, block)
+
+    return clock.measure(make, 2 * m * n * k)
+
+
+def triton_candidates(kind, m, n):
+    for sizes in TRITON["bf16" if kind == "bf16" else "fp8"]:
+        tiles = math.ceil(m / sizes[0]) * math.ceil(n / sizes[1])
+        if sizes[0] <= 2 * m and (tiles <= 4096 or sizes[0] >= 128):
+            yield sizes
+
+
+# ---- the table
+
+def short(times, choice):
+    return {"ns": times["ns"], "unlimited_ns": times["unlimited_ns"], "mhz": times["mhz"], "choice": choice}
+
+
+def fastest(results):
+    return min(results, key=lambda r: r["ns"], default=None)
+
+
+def measure(quern, clock, kernels, options, kind, m, n, k):
+    result = {"type": kind, "m": m, "n": n, "k": k, "quern": short(quern_side(quern, clock, kind, m, n, k), "its own")}
+    if kind == "fp8" and n % 128 == 0 and options.aiter and not options.alone:
+        result["aiter"] = fastest([short(aiter_side(clock, options.aiter, tile, parts, m, n, k), f"{tile}, {parts} parts")
+                                   for tile, parts in aiter_candidates(m, n, k)])
+    if kind in kernels:
+        result["triton"] = fastest([short(triton_side(clock, *kernels[kind], sizes, m, n, k), "x".join(map(str, sizes[:3])))
+                                    for sizes in triton_candidates(kind, m, n)])
+    return result
+
+
+def line(r):
+    def side(name):
+        s = r.get(name)
+        if not s:
+            return f"{name} -"
+        flops = 2 * r["m"] * r["n"] * r["k"]
+        return (f"{name} {s['ns'] / 1e3:.1f} us ({s['unlimited_ns'] / 1e3:.1f}) {flops / s['ns'] / 1e3:.0f} TFLOP/s "
+                f"{s['choice']}")
+    return f"{r['type']} {r['m']}x{r['n']}x{r['k']}: " + "; ".join(side(s) for s in ("quern", "aiter", "triton"))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--aiter", help="a clone of github.com/ROCm/aiter; without it AITER's side is left out")
+    parser.add_argument("--library", required=True, help="libquernsim.so.0")
+    parser.add_argument("--types", default="fp8,bf16", help="comma list of fp8, fn, open, bf16 (default: %(default)s)")
+    parser.add_argument("--shapes", default=SHAPES, help="comma list of NxK (default: DeepSeek's)")
+    parser.add_argument("--m", type=numbers, default=[64, 1024, 4096, 16384], help="comma list of rows")
+    parser.add_argument("--alone", action="store_true", help="quern alone")
+    parser.add_argument("--json", help="also write the figures to this file")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    os.environ.setdefault("QUERN_SIM", "arch=gfx942;clock=sample")
+    os.environ["QUERN_SIM_LIBRARY"] = options.library
+    clock = Clock(options.library)
+    import quern
+    kernels = {} if options.alone else triton_kernels()
+    results, command = [], " ".join(["python bench/sim_peers.py", *sys.argv[1:]])
+    if options.aiter:
+        command = command.replace(options.aiter, "CLONE")
+    for kind in options.types.split(","):
+        for shape in options.shapes.split(","):
+            for m in options.m:
+                results.append(measure(quern, clock, kernels, options, kind, m, *map(int, shape.split("x"))))
+                print(line(results[-1]), flush=True)
+                if options.json:
+                    report = {"benchmark": "sim_peers", "command": command, "rows": results}
+                    pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
