@@ -62,6 +62,11 @@ static const struct {
     {"attention.gpu_tile_64_f16", {ROWS(17), HEADS(8), ALL_OF(QNI_F16)}},
     {"attention.gpu_tile_128_f16", {ROWS(17), HEADS(64), .dim_vo = 128, ALL_OF(QNI_F16)}},
     {"attention.gpu_tile_256_bf16", {ROWS(1), HEADS(136), ALL_OF(QNI_BF16)}},
+    {"attention.gpu_mfma_64_f16", {ROWS(17), HEADS(64), ALL_OF(QNI_F16)}},
+    {"attention.gpu_mfma_128_bf16", {ROWS(17), HEADS(128), ALL_OF(QNI_BF16)}},
+    {"attention.gpu_mfma_192_bf16", {ROWS(17), HEADS(192), .dim_vo = 128, ALL_OF(QNI_BF16)}},
+    {"attention.gpu_mfma_256_f16", {ROWS(17), HEADS(256), ALL_OF(QNI_F16)}},
+    {"attention.gpu_tile_128_bf16", {ROWS(17), HEADS(128), ALL_OF(QNI_BF16), .cap = 8}},
     {"attention.gpu_tile_64_bf16_fp8", {ROWS(1), HEADS(64), TYPES(QNI_BF16, QNI_E5M2)}},
     {"attention.gpu_tile_128_bf16_fp8", {ROWS(17), HEADS(80), TYPES(QNI_E4M3FNUZ, QNI_E4M3FNUZ)}},
     {"attention.gpu_any_128", {ROWS(1), HEADS(33), ALL_OF(QNI_F32)}},
@@ -119,9 +124,9 @@ static void test_two_kernels(void **) {
     needs_images("gfx942");
     const char *log = log_of("sim:gfx942", nullptr);
     assert_non_null(strstr(log, "attention on sim:gfx942: attention.gpu_decode_bf16; "));
-    assert_non_null(strstr(log, "attention on sim:gfx942: attention.gpu_tile_64_bf16; "));
+    assert_non_null(strstr(log, "attention on sim:gfx942: attention.gpu_mfma_64_bf16; "));
     assert_non_null(strstr(log, "a request has more than 16 rows"));
-    assert_non_null(strstr(log, "last: attention.gpu_tile_64_bf16"));
+    assert_non_null(strstr(log, "last: attention.gpu_mfma_64_bf16"));
 }
 
 /** A kernel for both kinds takes all requests at once; then there is nothing to leave to another
@@ -133,7 +138,8 @@ static void test_other_kernels(void **) {
     assert_non_null(strstr(log, "not attention.gpu_decode_bf16: QUERN_BATCH_INVARIANT is 1"));
     log = log_of("sim:gfx942", "QUERN_FORCE=attention=attention.gpu_tile_64_bf16");
     assert_null(strstr(log, "gpu_decode"));
-    log = log_of("sim:gfx942", "QUERN_DISABLE=attention.gpu_tile_64_bf16");
+    log =
+        log_of("sim:gfx942", "QUERN_DISABLE=attention.gpu_tile_64_bf16,attention.gpu_mfma_64_bf16");
     assert_non_null(strstr(log, "attention on sim:gfx942: attention.gpu_decode_bf16; "));
     assert_non_null(strstr(log, "attention on sim:gfx942: attention.gpu_any_128; "));
 }
@@ -158,7 +164,8 @@ static void refuse_half(void *) {
 static void test_refusal(void **) {
     needs_images("gfx942");
     child_run(refuse_half, nullptr,
-              (const char *[]){"QUERN_DISABLE=attention.gpu_tile_64_bf16", nullptr});
+              (const char *[]){
+                  "QUERN_DISABLE=attention.gpu_tile_64_bf16,attention.gpu_mfma_64_bf16", nullptr});
 }
 
 // ---- a kernel leaves requests alone that it is not launched for

@@ -11,6 +11,9 @@
 #ifndef QK_D
 #define QK_D 128 // the largest head dim
 #endif
+#ifndef QK_D_VO
+#define QK_D_VO QK_D // of v and o
+#endif
 #ifndef QK_F16
 #define QK_F16 0 // else bf16
 #endif
@@ -23,14 +26,15 @@
 #endif
 
 // QK_TILE is the keys of a tile. It differs from target to target: variants.def.
-enum { D = QK_D, TILE = QK_TILE, SLICES = QK_SLICES, THREADS = 256, WAVES = THREADS / QD_WAVE };
+enum { D = QK_D, D_VO = QK_D_VO, TILE = QK_TILE, SLICES = QK_SLICES };
+enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
 static_assert(TILE % QD_MMA_ROWS == 0 && TILE % QD_MMA_K == 0, "a tile is whole products");
 /** RISE is how many bits a row's maximum may rise without a rescale, HEADROOM how many bits it is
  *  put below the largest score. Where the matrix cores take f16's subnormals for zeros, weights go
  *  up to 2^15, and only those below 2^-25 of the largest are lost. */
 constexpr bool loses_small = QK_F16 && QD_MMA_FLUSHES_F16;
 enum { RISE = loses_small ? 4 : 8, HEADROOM = loses_small ? 11 : 0 };
-enum { ROWS = WAVES / SLICES * QD_MMA_COLUMNS, COLUMNS = D / SLICES };
+enum { ROWS = WAVES / SLICES * QD_MMA_COLUMNS, COLUMNS = D_VO / SLICES };
 enum { S_TILES = TILE / QD_MMA_ROWS, O_TILES = COLUMNS / QD_MMA_ROWS, FRAGMENTS = TILE / QD_MMA_K };
 constexpr float least = -0x1.FFFFFEp+127f; // finite
 
