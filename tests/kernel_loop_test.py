@@ -114,6 +114,28 @@ def test_halves_meet_when_all_but_the_last_blocks_copies_have_landed(image, tile
     assert {body[n - 1].operands for n in meetings} == {f"vmcnt({copies * (blocks - 1)}) lgkmcnt(0)"}
 
 
+# image, of a tile of keys: matrix instructions, copies of 64 lanes to LDS. Of each image there is a loop over pages and one
+# over keys that lie in a row, both of two tiles.
+ATTENTION = [(f"attention_mfma_{dim}_{kind}", (dim + dim_vo) * 32 // 32 // 8, dim // 16) for kind in ("bf16", "f16")
+             for dim, dim_vo in ((64, 64), (128, 128), (192, 128), (256, 256))]
+
+
+@pytest.mark.parametrize("image, matrix, copies", ATTENTION)
+def test_attention_multiplies_all_the_time(image, matrix, copies):
+    """Tests that a turn has its tiles' instructions, no moves to make room, and a wait for its own copies before each of
+    its two barriers, which leaves the loads of v under way."""
+    bodies = the_kernel(image).matrix_loops()
+    assert len(bodies) == 2
+    for body in bodies:
+        mix = kernel_loop.mix_of(body)
+        assert (mix["matrix"], mix["lds copy"], mix["barrier"]) == (2 * matrix, 2 * copies, 2)
+        assert mix["agpr move"] == 0 and mix["scratch"] == 0
+        assert kernel_loop.waits_before_barriers(body)
+        meetings = [n for n, i in enumerate(body) if i.kind == "barrier"]
+        loads = mix["memory"] // 2
+        assert [body[n - 1].operands for n in meetings] == [f"vmcnt({loads}) lgkmcnt(0)"] * 2
+
+
 # What a loop of matrix instructions may move to and from lanes of spilled SGPRs: image, target, instructions in the loop.
 # gfx90a has no instructions for FP8: the masks and constants that take its codes apart crowd the strides of a page out. A
 # tile of 32 keys pays 3 of its 2895 instructions for it, beside 64 matrix instructions of 64 cycles each.
