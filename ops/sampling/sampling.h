@@ -28,6 +28,15 @@ extern const qni_op qni_op_sampling;
 #undef QN_VARIANT
 #undef QN_IMAGE
 
+/** The most `columns` of kernels that run several workgroups a multiprocessor. */
+enum { QNI_SAMPLING_NARROW = 16384 };
+
+static inline bool qni_sampling_is_on_rows(const qni_sampling_problem *p) {
+    return p->what != QK_SAMPLING_CHAIN && p->what != QK_SAMPLING_PENALTIES;
+}
+/** Returns whether top_k and top_p keep everything, whatever the row. sampling_cost.c. */
+bool qni_sampling_is_plain(const qk_sampling_args *g);
+
 static inline int64_t qni_sampling_batch(const qni_sampling_problem *p) {
     return p->what == QK_SAMPLING_CHAIN       ? p->chain.batch
            : p->what == QK_SAMPLING_PENALTIES ? p->penalties.batch

@@ -222,6 +222,16 @@ QK_INLINE int64_t qk_sampling_from(const qk_sampling_args *g, uint32_t b) {
     return row >= 0 && row < (int64_t)g->rows ? row * g->x_row : -1;
 }
 
+/** Workgroups of a cluster that share a row. */
+#define QK_SAMPLING_PARTS 8
+
+/** Returns the elements of a workgroup's part of a row: a multiple of 16 bytes. The last parts may
+ *  have less. */
+QK_INLINE uint32_t qk_sampling_part(uint32_t vocab) {
+    const uint32_t most = vocab / QK_SAMPLING_PARTS + (vocab % QK_SAMPLING_PARTS != 0);
+    return (most + 7) / 8 * 8;
+}
+
 // ---- speculative sampling
 
 /** Returns whether a drafted token of probability `draft` is accepted: with probability

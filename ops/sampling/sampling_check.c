@@ -219,11 +219,11 @@ static double logit_of(trial_case *c, int64_t row, int64_t i) {
 }
 
 /** Returns a probability: rows as those of logits, one with values too small to count, one that is
- *  not normal, one whose sum is far from 1, and one of the smallest masses there are, where a draw
- *  that is off by one is another token. */
+ *  not normal, one whose sum is far from 1, one of the smallest masses there are, where a draw that
+ *  is off by one is another token, and one of no mass, though its values are above 0. */
 static double prob_of(trial_case *c, int64_t row, int64_t i) {
     const double normal = qni_random_normal(&c->base.random), vocab = (double)c->shape->vocab;
-    switch (row % 9) {
+    switch (row % 10) {
     case 1:
         return fmin(1, fabs(rint(4 * normal)) / vocab / 4);
     case 2:
@@ -240,6 +240,8 @@ static double prob_of(trial_case *c, int64_t row, int64_t i) {
         return ldexp(fmin(1, exp(2 * normal) / 8), -(int)(i % 20));
     case 8:
         return i % 3 ? 0 : ldexp(1, -QK_SAMPLING_POINT);
+    case 9:
+        return ldexp(1, -102);
     default:
         return fmin(1, exp(normal) / 1.6 / vocab);
     }

@@ -16,110 +16,18 @@
 //           each digit of the last kept key, where a list cannot help (sampling_select_gpu.h)
 // Source    radix select; inverse of a cumulative sum
 #include "sampling_penalties_gpu.h"
-#include "sampling_select_gpu.h"
+#include "sampling_rows_gpu.h"
 
 // ---- functions on rows
 
-QD_INLINE void write_token(const qk_sampling_args *g, uint32_t b, uint32_t token, bool is_valid) {
-    if (qd_thread() != 0)
-        return;
-    ((int32_t *)g->out)[b] = (int32_t)token;
-    if (g->valid)
-        g->valid[b] = is_valid;
-}
-
-/** Returns whether the sum of a row's weights matters: not where elements are copied. */
-QD_INLINE bool needs_mass(const qk_sampling_args *g, const qk_sampling_row *f) {
-    return g->what == QK_SAMPLING_RENORM ? qk_has_filter(f, g->vocab) : g->what != QK_SAMPLING_MASK;
-}
-
-/** How a row of numbers is written. */
-typedef struct writer {
-    void *out;
-    uint32_t dtype;
-    bool is_aligned;             // four results go at a time
-    bool is_even, copies, masks; // all are `factor`; elements themselves; of those that are kept
-    float factor;
-} writer;
-
-QD_INLINE void visit_for_writing(const row *r, void *state, uint32_t i, qd_f32x4 x, bool is_one) {
-    const writer *w = state;
-    qd_f32x4 v = x;
-    if (w->is_even)
-        v = w->factor;
-    else if (!w->copies)
-        v = weights_of(r, x) * w->factor;
-    else if (w->masks) QD_UNROLL
-        for (int k = 0; k < 4; k++)
-            v[k] = x[k] >= r->least_x ? x[k] : -__builtin_inff();
-    if (w->is_aligned && !is_one)
-        store4(w->dtype, w->out, i, v);
-    else QD_UNROLL
-        for (uint32_t k = 0; k < 4; k++)
-            if (k == 0 || !is_one)
-                store(w->dtype, w->out, i + k, v[k]);
-}
-
-/** Returns whether results of four elements, the first of which lie at multiples of 16 bytes, lie
- *  at multiples of their own size. */
-QD_INLINE bool is_aligned(const row *r, const writer *w) {
-    const uint32_t bytes = qd_element_bytes((int)r->dtype),
-                   out_bytes = qd_element_bytes((int)w->dtype);
-    const uintptr_t head = -(uintptr_t)r->x % 16 / bytes;
-    return ((uintptr_t)w->out + head * out_bytes) % (4 * out_bytes) == 0;
-}
-
-QD_INLINE void write_numbers(const qk_sampling_args *g, const qk_sampling_row *f, const row *r,
-                             uint32_t b, uint64_t total) {
-    const bool is_softmax = g->what == QK_SAMPLING_SOFTMAX, is_mask = g->what == QK_SAMPLING_MASK;
-    const bool is_spoilt = r->top == QK_KEY_SPOILT || !f->is_valid;
-    const bool is_empty = qk_is_degenerate(r->is_logits, r->top);
-    writer w = {.dtype = is_softmax ? QD_F32 : g->dtype,
-                .copies = !needs_mass(g, f),
-                .masks = is_mask && !is_empty,
-                .is_even = is_spoilt || (is_empty && !is_mask)};
-    w.out = (char *)g->out + b * g->out_row * qd_element_bytes((int)w.dtype);
-    w.is_aligned = is_aligned(r, &w);
-    w.factor = is_spoilt ? __builtin_nanf("") : total ? qk_normalizer(total) : 0;
-    walk_row(r, visit_for_writing, &w);
-}
-
-QD_INLINE void run_row(const qk_sampling_args *g, uint32_t b) {
-    const qk_sampling_row f = qk_sampling_row_of(g, b);
-    const int64_t from = qk_sampling_from(g, b);
-    row r = {.x = (const char *)g->x + from * (g->dtype == QD_F32 ? 4 : 2),
-             .dtype = g->dtype,
-             .count = g->vocab,
-             .is_logits = g->is_logits,
-             .scale = f.scale,
-             .least_x = NOTHING};
-    uint32_t token = from < 0 ? 0 : find_top(&r, g->what == QK_SAMPLING_GREEDY);
-    g = qd_reread(g);
-    const bool is_degenerate = qk_is_degenerate(g->is_logits, r.top) || !f.is_valid;
-    if (g->what == QK_SAMPLING_GREEDY) {
-        write_token(g, b, is_degenerate ? 0 : token, !is_degenerate);
-        return;
-    }
-    uint64_t total = 0;
-    token = 0;
-    if (!is_degenerate) {
-        filter(g, &f, &r);
-        g = qd_reread(g);
-        if (needs_mass(g, &f))
-            total =
-                draw_token(&r, g->what == QK_SAMPLING_TOKENS ? &g->random : nullptr, b, 0, &token);
-        g = qd_reread(g);
-    }
-    if (g->what == QK_SAMPLING_TOKENS)
-        write_token(g, b, token, total > 0);
-    else
-        write_numbers(g, &f, &r, b, total);
-}
-
 QD_KERNEL_WITHIN(1024, 64, qk_sampling_rows)(const qk_sampling_args g) {
     qd_begin();
-    for (uint32_t b = qd_block(); b < g.batch; b += __gpu_num_blocks(0))
-        run_row(qd_reread(&g), b);
+    for (uint32_t b = qd_block(); b < g.batch; b += __gpu_num_blocks(0)) {
+        const qk_sampling_row f = qk_sampling_row_of(qd_reread(&g), b);
+        bool exists;
+        row r = row_of(qd_reread(&g), &f, b, &exists);
+        run_row(qd_reread(&g), &f, &r, b, exists, true);
+    }
 }
 
 // ---- speculative sampling
@@ -159,7 +67,7 @@ QD_INLINE uint32_t draw_last(const qk_chain_args *g, uint32_t b, uint32_t sent) 
     uint64_t total = 0;
     QD_NO_UNROLL for (uint32_t turn = 0; turn < 2 && total == 0; turn++) {
         g = qd_reread(g);
-        total = draw_token(&r, &g->random, b, g->n, &token);
+        total = draw_token(&r, &g->random, b, g->n, false, 0, &token);
         r.draft = nullptr;
     }
     return token;

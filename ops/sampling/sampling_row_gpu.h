@@ -1,28 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of the GPU kernels of sampling: a row, walks along it, weights, and sums over the
-// workgroup.
+// workgroup, or over the cluster of workgroups that share the row.
 #ifndef QK_SAMPLING_ROW_GPU_H
 #define QK_SAMPLING_ROW_GPU_H
 
+#include "cluster.h"
 #include "elements.h"
 #include "sampling_abi.h"
 
-enum { THREADS = 1024, WAVES = THREADS / QD_WAVE };
-enum { IN_FLIGHT = 4 }; // loads of 16 bytes that a lane has under way; at most 4
+#if !defined(QK_PARTS)
+#define QK_PARTS 1
+#define QK_THREADS 1024
+#endif
+
+/** Workgroups that share a row, each with a part of it; their threads. */
+enum { PARTS = QK_PARTS, THREADS = QK_THREADS, WAVES = THREADS / QD_WAVE };
+// Loads of 16 bytes that a lane has under way, at most 4: of memory, or of LDS.
+enum { IN_FLIGHT = PARTS > 1 ? 2 : 4 };
 
 [[clang::loader_uninitialized]] static QD_LDS uint64_t of_waves[WAVES];
 
-/** A row, and what is known of it so far. */
+/** A workgroup's part of a row, and what is known of the row so far. Elements are counted from the
+ *  part's first, which is element `first` of the row. */
 typedef struct row {
     const void *x;
     const float *draft; // speculative sampling: what is taken away from x; or null
-    uint32_t dtype, count;
+    uint32_t dtype, first, count;
     bool is_logits, is_surplus;
     uint32_t top;           // the largest key
     float largest, scale;   // the element of key top; log2(e) / temperature
     float least_x, least;   // smaller elements are not kept, and smaller weights
     bool is_listed;         // all that is kept is in the list:
     uint32_t in_bin, above; // its two parts
+    bool is_alone;          // no other workgroup needs to know more
 } row;
 
 // ---- elements
@@ -223,12 +233,34 @@ QD_INLINE uint64_t max_of_wave(uint64_t x) {
     return x;
 }
 
-/** Returns the largest x of the workgroup. */
+// ---- the parts of a row
+
+/** What a workgroup tells the others of its cluster: its largest element, the mass of its part, and
+ *  twice, for top_k and for top_p, what it has listed. */
+enum { TOPS, MASSES, LISTED, NUM_TOLD = LISTED + 2 };
+[[clang::loader_uninitialized]] static QD_LDS qd_told told[NUM_TOLD];
+
+/** Returns the sum of x over the parts, none if one is spoilt; *before: over those before this
+ *  one. */
+QD_INLINE uint64_t sum_of_parts(uint32_t kind, uint64_t x, uint64_t *before) {
+    *before = 0;
+    if (PARTS == 1)
+        return x >> 63 ? 0 : x;
+    const uint64_t of_lane = qd_tell(&told[kind], PARTS, x);
+    if (qd_ballot(of_lane >> 63))
+        return 0;
+    const uint64_t scanned = scan_lanes(of_lane);
+    const uint32_t rank = qd_cluster_rank();
+    *before = rank > 0 ? read_lane(scanned, rank - 1) : 0;
+    return read_lane(scanned, QD_WAVE - 1);
+}
+
+/** Returns the largest x of the row. */
 QD_INLINE uint64_t max_of_all(uint64_t x) {
     put_waves(max_of_wave(x));
     x = max_of_wave(qd_lane() < WAVES ? of_waves[qd_lane()] : 0);
     qd_barrier();
-    return x;
+    return PARTS > 1 ? max_of_wave(qd_tell(&told[TOPS], PARTS, x)) : x;
 }
 
 // ---- the largest element
@@ -263,7 +295,7 @@ QD_INLINE uint32_t find_top(row *r, bool is_asked) {
     for (uint32_t k = 0; is_asked && b.i < r->count && k < 3; k++)
         b.i += load(r, b.i) != b.x;
     const uint64_t key = is_spoilt ? QK_KEY_SPOILT : qk_ordered(b.x);
-    const uint64_t top = max_of_all(key << 32 | (uint32_t)~b.i);
+    const uint64_t top = max_of_all(key << 32 | (uint32_t)~(r->first + b.i));
     r->top = (uint32_t)(top >> 32);
     r->largest = qk_of_ordered(r->top);
     return ~(uint32_t)top;
@@ -277,15 +309,17 @@ typedef struct sums {
     uint32_t count;
 } sums;
 // Each high part is below 2^21.
-static_assert(QK_SAMPLING_MOST / THREADS / 4 < 1 << 11);
+static_assert(QK_SAMPLING_MOST / PARTS / THREADS / 4 < 1 << 11);
 
-QD_INLINE void visit_for_sum(const row *r, void *state, uint32_t, qd_f32x4 x, bool) {
-    sums *s = state;
-    const qd_f32x4 w = weights_of(r, x);
+QD_INLINE void add_weights(sums *s, qd_f32x4 w) {
     const qd_f32x4 upper = w + QK_TO_20_DIGITS, left = w - (upper - QK_TO_20_DIGITS);
     s->high += __builtin_bit_cast(qd_u32x4, upper);
     s->low += __builtin_bit_cast(qd_u32x4, left + QK_TO_40_DIGITS);
     s->count++;
+}
+
+QD_INLINE void visit_for_sum(const row *r, void *state, uint32_t, qd_f32x4 x, bool) {
+    add_weights(state, weights_of(r, x));
 }
 
 QD_INLINE uint64_t total_of(const sums *s) {
@@ -298,22 +332,48 @@ QD_INLINE uint64_t total_of(const sums *s) {
     return total;
 }
 
-/** Sums the masses of `count` elements from `first` on: each wave those of its part, into of_waves.
- *  Returns the elements of a part. */
-QD_INLINE uint32_t sum_parts(const row *r, uint32_t first, uint32_t count) {
+/** The largest bits and the mass of probabilities. Others than good ones have bits above theirs. */
+typedef struct bits_and_sums {
+    uint32_t bits;
+    sums sums;
+} bits_and_sums;
+
+QD_INLINE void visit_for_both(const row *, void *state, uint32_t, qd_f32x4 x, bool is_one) {
+    bits_and_sums *both = state;
+    qd_f32x4 w;
+    QD_UNROLL for (int k = 0; k < 4; k++) {
+        both->bits = qd_max(both->bits, qd_as_u32((is_one ? x[0] : x[k]) + 0.0f));
+        w[k] = qk_weight_of_prob(x[k]);
+    }
+    add_weights(&both->sums, w);
+}
+
+/** The mass of what has an element that spoils the row; others are below. */
+constexpr uint64_t spoilt_mass = 1ull << 63;
+static_assert((uint64_t)QK_SAMPLING_MOST << (QK_SAMPLING_POINT + 1) <= spoilt_mass);
+
+/** Returns the mass of this lane's elements of the wave's part of a row, all of which are kept. */
+QD_INLINE uint64_t sum_probs(const row *r) {
+    const uint32_t part = qd_div_up(r->count, WAVES), begin = qd_min(qd_wave() * part, r->count);
+    bits_and_sums both = {};
+    walk(r, begin, qd_min(part, r->count - begin), qd_lane(), QD_WAVE, visit_for_both, &both);
+    return both.bits < qd_as_u32(2.0f) ? total_of(&both.sums) : spoilt_mass;
+}
+
+/** Returns the mass of this lane's elements of the wave's part of `count` elements from `first`
+ *  on. */
+QD_INLINE uint64_t sum_of_lane(const row *r, uint32_t first, uint32_t count) {
     const uint32_t part = qd_div_up(count, WAVES), begin = qd_min(qd_wave() * part, count);
     const uint32_t mine = qd_min(part, count - begin);
-    uint64_t sum = 0;
-    if (r->is_surplus) {
-        for (uint32_t i = first + begin + qd_lane(); i < first + begin + mine; i += QD_WAVE)
-            sum += mass_of(r, i, load(r, i));
-    } else {
+    if (!r->is_surplus) {
         sums s = {};
         walk(r, first + begin, mine, qd_lane(), QD_WAVE, visit_for_sum, &s);
-        sum = total_of(&s);
+        return total_of(&s);
     }
-    put_waves(scan_lanes(sum));
-    return part;
+    uint64_t sum = 0;
+    for (uint32_t i = first + begin + qd_lane(); i < first + begin + mine; i += QD_WAVE)
+        sum += mass_of(r, i, load(r, i));
+    return sum;
 }
 
 #endif

@@ -30,26 +30,49 @@ QD_INLINE void clear_bins(void) {
     qd_barrier();
 }
 
+/** Makes each workgroup's histogram the whole row's: each adds up its share of the bins and gives
+ *  the sums to all. Only it reads its share of others' bins, so that they may be written. */
+QD_INLINE void share_bins(void) {
+    if (PARTS == 1)
+        return;
+    qd_cluster_barrier();
+    for (uint32_t i = qd_thread(); i < BINS / PARTS; i += THREADS) {
+        QD_LDS uint64_t *bin = &bins[qd_cluster_rank() * (BINS / PARTS) + i];
+        uint64_t sum = 0;
+        QD_UNROLL for (uint32_t p = 0; p < PARTS; p++)
+            sum += qd_cluster_load64(qd_cluster_at(bin, p));
+        QD_UNROLL for (uint32_t p = 0; p < PARTS; p++)
+            qd_cluster_store64(qd_cluster_at(bin, p), sum);
+    }
+    qd_cluster_barrier();
+}
+
+enum { OF_LANE = BINS / THREADS }; // bins of a thread
+
 /** Finds the highest bin with which the sum from the last bin down reaches *need; if is_share, that
  *  is p of the sum. Takes what lies above the bin away from *need. Returns BINS if the sum is too
- *  small. A thread has two bins. */
+ *  small. */
 QD_INLINE uint32_t find_bin(bool is_share, float p, uint64_t *need) {
-    const uint32_t high = BINS - 1 - 2 * qd_thread();
-    const uint64_t upper = bins[high], both = upper + bins[high - 1];
-    const uint64_t scanned = scan_lanes(both);
+    const uint32_t high = BINS - 1 - OF_LANE * qd_thread();
+    uint64_t mine[OF_LANE], sum = 0;
+    QD_UNROLL for (uint32_t k = 0; k < OF_LANE; k++)
+        sum += mine[k] = bins[high - k];
+    const uint64_t scanned = scan_lanes(sum);
     if (qd_thread() == 0) {
         found_bin = BINS;
         found_above = 0;
     }
     put_waves(scanned);
     const uint64_t waves = scan_waves(), total = read_lane(waves, QD_WAVE - 1);
-    const uint64_t before = scanned - both + (qd_wave() > 0 ? read_lane(waves, qd_wave() - 1) : 0);
+    uint64_t before = scanned - sum + (qd_wave() > 0 ? read_lane(waves, qd_wave() - 1) : 0);
     if (is_share)
         *need = qk_share(total, p);
-    if (before < *need && *need <= before + both) {
-        const bool is_lower = *need > before + upper;
-        found_bin = high - is_lower;
-        found_above = before + (is_lower ? upper : 0);
+    QD_UNROLL for (uint32_t k = 0; k < OF_LANE; k++) {
+        if (before < *need && *need <= before + mine[k]) {
+            found_bin = high - k;
+            found_above = before;
+        }
+        before += mine[k];
     }
     qd_barrier();
     *need -= found_above;
@@ -57,7 +80,7 @@ QD_INLINE uint32_t find_bin(bool is_share, float p, uint64_t *need) {
     qd_barrier();
     return bin;
 }
-static_assert(2 * THREADS == BINS);
+static_assert(OF_LANE * THREADS == BINS);
 
 // ---- bins by distance
 
@@ -118,11 +141,44 @@ QD_INLINE void visit_for_list(const row *r, void *state, uint32_t i, qd_f32x4 x,
         const uint32_t slot = qd_lds_fetch_add(&listed[half], 1);
         if (slot < ROOM) {
             list_x[half * ROOM + slot] = x[k];
-            list_index[half * ROOM + slot] = i + k;
+            list_index[half * ROOM + slot] = r->first + i + k;
         } else {
             l->full |= 1u << half;
         }
     }
+}
+
+enum { SLOTS = (2 * ROOM + THREADS - 1) / THREADS }; // of the list, of a thread
+
+/** Gives all workgroups the list of all parts, one part's elements behind the other's, and sets the
+ *  numbers of elements. Of a half for which there is no room only the number counts. */
+QD_INLINE void share_list(row *r, bool by_mass) {
+    const uint32_t counts[2] = {qd_min(listed[0], ROOM), qd_min(listed[1], ROOM)};
+    float x[SLOTS];
+    uint32_t index[SLOTS];
+    QD_UNROLL for (uint32_t k = 0; PARTS > 1 && k < SLOTS; k++) {
+        const uint32_t slot = qd_min(qd_thread() + k * THREADS, 2 * ROOM - 1);
+        x[k] = list_x[slot];
+        index[k] = list_index[slot];
+    }
+    uint64_t before;
+    const uint64_t total =
+        sum_of_parts(LISTED + by_mass, listed[0] | (uint64_t)listed[1] << 32, &before);
+    r->in_bin = (uint32_t)total;
+    r->above = (uint32_t)(total >> 32);
+    if (PARTS == 1)
+        return;
+    QD_UNROLL for (uint32_t k = 0; k < SLOTS; k++) {
+        const uint32_t slot = qd_thread() + k * THREADS, half = slot >= ROOM;
+        const uint32_t to = slot + (uint32_t)(half ? before >> 32 : before);
+        if (slot - half * ROOM >= counts[half] || (half ? r->above : r->in_bin) > ROOM)
+            continue;
+        QD_UNROLL for (uint32_t p = 0; p < PARTS; p++) {
+            qd_cluster_store32(qd_cluster_at(&list_x[to], p), qd_as_u32(x[k]));
+            qd_cluster_store32(qd_cluster_at(&list_index[to], p), index[k]);
+        }
+    }
+    qd_cluster_barrier();
 }
 
 /** Which elements a selection is among. */
@@ -141,13 +197,13 @@ QD_INLINE uint32_t list_bin(row *r, bool by_mass, float p, uint64_t *need) {
     else
         walk_row(r, visit_for_counts, nullptr);
     qd_barrier();
+    share_bins();
     lister l = {.bin = find_bin(by_mass, p, &left)};
     if (l.bin == BINS)
         return ROW;
     walk_row(r, visit_for_list, &l);
     qd_barrier();
-    r->in_bin = listed[0];
-    r->above = listed[1];
+    share_list(r, by_mass);
     if (r->in_bin > ROOM)
         return ROW;
     r->is_listed = r->above <= ROOM;
@@ -167,7 +223,7 @@ QD_INLINE uint32_t count_of(const row *r, uint32_t among) {
 /** Returns element i of the row or of the list; *index: its place in the row. */
 QD_INLINE float element_of(const row *r, uint32_t among, uint32_t i, uint32_t *index) {
     const uint32_t at = i < r->in_bin ? i : ROOM + i - r->in_bin;
-    *index = among == ROW ? i : list_index[at];
+    *index = among == ROW ? r->first + i : list_index[at];
     return among == ROW ? load(r, i) : list_x[at];
 }
 
@@ -197,6 +253,8 @@ QD_INLINE uint32_t select_key(const row *r, uint32_t among, uint32_t by, bool is
     QD_NO_UNROLL for (uint32_t digit = 0; digit < 3; digit++) {
         const uint32_t shift = digit == 0 ? 21 : digit == 1 ? 10 : 0;
         fill_bins(r, among, by, key, above, shift);
+        if (among == ROW)
+            share_bins();
         const uint32_t bin = find_bin(is_share && digit == 0, p, &need);
         if (bin == BINS)
             return 0;
@@ -240,9 +298,25 @@ QD_INLINE uint64_t sum_list(const row *r) {
     return sum_of_all(sum);
 }
 
-/** Returns the mass of what is kept; 0: no token. Draws a token unless `random` is null. */
-QD_INLINE uint64_t draw_token(const row *r, const qk_sampling_random *random, uint32_t b,
-                              uint32_t step, uint32_t *token) {
+/** The token that is drawn is in another workgroup's part, and that workgroup knows it. */
+constexpr uint32_t elsewhere = 0xFFFFFFFF;
+
+/** Puts the waves' masses into of_waves, which are those of their lanes. */
+QD_INLINE void put_masses(uint64_t of_lane) {
+    put_waves(qd_ballot(of_lane >> 63) ? spoilt_mass : scan_lanes(of_lane));
+}
+
+/** Returns the mass of all waves, which `scanned` has the scan of. */
+QD_INLINE uint64_t mass_of_waves(uint64_t scanned) {
+    const bool is_spoilt = qd_ballot(qd_lane() < WAVES && of_waves[qd_lane()] >> 63);
+    return is_spoilt ? spoilt_mass : read_lane(scanned, QD_WAVE - 1);
+}
+
+/** Returns the mass of what is kept; 0: no token. Draws a token unless `random` is null. If
+ *  is_summed, `sum` is the mass of this lane's elements, as sum_probs returns it. Where parts tell
+ *  each other masses, their cluster has no more to do, and the row is alone. */
+QD_INLINE uint64_t draw_token(row *r, const qk_sampling_random *random, uint32_t b, uint32_t step,
+                              bool is_summed, uint64_t sum, uint32_t *token) {
     uint32_t first = 0, count = r->count;
     uint64_t total = r->is_listed ? sum_list(r) : 0, at = 0;
     *token = 0;
@@ -252,11 +326,21 @@ QD_INLINE uint64_t draw_token(const row *r, const qk_sampling_random *random, ui
         return total;
     }
     QD_NO_UNROLL do {
-        const uint32_t part = sum_parts(r, first, count);
+        const uint32_t part = qd_div_up(count, WAVES);
+        put_masses(is_summed && total == 0 ? sum : sum_of_lane(r, first, count));
         const uint64_t waves = scan_waves();
         if (total == 0) {
-            total = read_lane(waves, QD_WAVE - 1);
-            at = random ? qk_draw(random, b, step, total) : 0;
+            const uint64_t mine = mass_of_waves(waves);
+            uint64_t before;
+            total = sum_of_parts(MASSES, mine, &before);
+            if (PARTS > 1)
+                qd_cluster_arrive();
+            r->is_alone = true;
+            at = random ? qk_draw(random, b, step, total) - before : 0;
+            if (PARTS > 1 && at >= mine) {
+                *token = total ? elsewhere : 0;
+                return total;
+            }
         }
         const uint32_t w = qd_uniform(
             (uint32_t)__builtin_popcountll(qd_ballot(qd_lane() < WAVES - 1 && waves <= at)));
@@ -265,7 +349,7 @@ QD_INLINE uint64_t draw_token(const row *r, const qk_sampling_random *random, ui
         first += w * part;
         count = qd_min(part, count - w * part);
     } while (random && count > 1 && total > 0);
-    *token = total ? first : 0;
+    *token = total ? r->first + first : 0;
     return total;
 }
 
