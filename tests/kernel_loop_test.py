@@ -91,7 +91,7 @@ def test_meetings_wait_for_the_copies_and_nothing_younger(image):
 
 # image, tiles of 16 x 16 a wave, K-blocks of 64 that a turn runs, copies of a wave for each
 HALVES = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
-          for tile, form in (("128x128", (4 * 4, 1, 32)), ("64x64", (2 * 2, 2, 16)))]
+          for tile, form in (("128x128", (4 * 4, 1, 32)), ("128x128_alone", (4 * 4, 2, 32)), ("64x64", (2 * 2, 2, 16)))]
 
 
 @pytest.mark.parametrize("image, tiles, blocks, copies", HALVES)

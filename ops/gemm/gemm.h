@@ -17,6 +17,7 @@ enum {
     QNI_GEMM_BY_F16 = 8,    // multiplies f16; else bf16
     QNI_GEMM_BY_PARTS = 16, // multiplies sums of two bf16
     QNI_GEMM_PAIRS = 32,    // Hopper: SiLU-and-multiply alone
+    QNI_GEMM_ALONE = 64,    // has two stages of LDS, and so a compute unit to itself
 };
 
 /** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides are in

@@ -43,8 +43,8 @@ bool qni_gemm_half_supports(const qni_variant *variant, const qn_device *, const
 }
 
 /** In microseconds for 1024 of k, where a unit's tiles run one after the other: a part for each
- *  product, a part for each row and column, and what a tile alone on its unit waits. Modelled: no
- *  card has timed them. */
+ *  product, a part for each row and column, and what a tile alone on its unit waits, unless it has
+ *  two stages. Modelled: no card has timed them. */
 double qni_gemm_half_cost(const qni_variant *variant, const qn_device *device,
                           const void *problem) {
     const qni_gemm_problem *p = problem;
@@ -52,8 +52,10 @@ double qni_gemm_half_cost(const qni_variant *variant, const qn_device *device,
     const int64_t likely = qni_gemm_likely_rows(p), units = device->info.num_compute_units;
     const int64_t groups = p->grouping == QN_GEMM_DENSE ? 1 : p->groups;
     const int64_t tiles = groups * qni_pieces(likely, rows) * qni_pieces(p->n, columns);
-    constexpr double by_product = 3.05e-4, by_line = 0.0293, alone = 0.047;
+    constexpr double by_product = 3.05e-4, by_line = 0.0293, alone = 0.047, two_stages = 16.5;
     const double lines = (double)(rows + columns);
+    if (variant->config.flags & QNI_GEMM_ALONE)
+        return two_stages * (double)qni_pieces(tiles, units);
     return alone * lines + (double)qni_pieces(tiles, units) *
                                (by_product * (double)(rows * columns) + by_line * lines);
 }
