@@ -54,12 +54,14 @@ uint32_t sim_wave_slice(sim_wave *w, uint32_t slice) {
 /** Returns the instructions until the next wave's turn. Short turns keep the waves of a workgroup
  *  in step, as on silicon, where each SIMD issues for its waves in turn: some kernels in use are
  *  right only because a wave is never far ahead of its neighbours. A wave without neighbours goes
- *  on as long as nothing else must be looked at. */
+ *  on as long as nothing else must be looked at; those of a cooperative launch may spin until
+ *  others have had their turn. */
 static uint32_t slice_of(const sim_wave *w) {
     constexpr uint32_t alone = 16384;
     const sim_dispatch *d = w->group->dispatch;
     const uint32_t turn = d->turn ? d->turn : SIM_DEFAULT_TURN;
-    const uint32_t slice = w->group->num_waves > 1 ? turn : alone;
+    const bool has_neighbours = w->group->num_waves > 1 || d->is_cooperative;
+    const uint32_t slice = has_neighbours ? turn : alone;
     const uint64_t left = d->limit - w->num_executed;
     return d->limit && left < slice ? (uint32_t)left + 1 : slice;
 }

@@ -31,6 +31,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCES = (".hip", ".cpp", ".cu", ".cc")
+DATA = (".bmp", ".txt")
 
 # Part of a program's path -> why it is left out.
 SKIPPED = {"opengl_interop": "graphics", "vulkan_interop": "graphics", "gl_interop": "graphics", "texture": "textures", "surface": "textures",
@@ -39,7 +40,8 @@ SKIPPED = {"opengl_interop": "graphics", "vulkan_interop": "graphics", "gl_inter
            "static_device_library": "a build of several steps", "static_host_library": "a build of several steps",
            "15_static_library": "a build of several steps", "TestFortran": "Fortran", "channelDescriptor": "textures",
            "openmp-helloworld": "OpenMP", "gpu-burn": "runs until it is stopped", "perftests": "times a card", "unit/gcc": "for gcc",
-           "unit/g++": "for gcc", "c_compilation": "for C", "compileAndCaptureOutput": "no program"}
+           "unit/g++": "for gcc", "c_compilation": "for C", "compileAndCaptureOutput": "no program", "benchmark-openmp": "for the CPU", "benchmark-opencl": "for OpenCL",
+           "hipDispatchEnqueueRateMT": "wants arguments"}
 
 # What a program loads beside itself: source -> file.
 MODULES = {"module_api/main": ("module.hip", "module.co"), "module_api/runKernel": ("vcpy_kernel.cpp", "vcpy_kernel.code"),
@@ -151,6 +153,9 @@ class Runner:
             status, text = self._run(command, folder, 300)
             if status != 0:
                 return "skip", _first_error(text)
+        for data in program.sources[0].parent.iterdir():  # what it reads
+            if data.suffix in DATA:
+                shutil.copy(data, folder)
         made = []
         for source in program.sources:
             made.append(folder / f"{source.stem}.o")
