@@ -11,6 +11,7 @@ _quern_values() { # _quern_values OPTION CURRENT
     --to) mapfile -t COMPREPLY < <(compgen -W "e4m3fnuz e4m3fn" -- "$2") ;;
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
     --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
+    --prompts) mapfile -t COMPREPLY < <(compgen -W "whole causal" -- "$2") ;;
     --clock) mapfile -t COMPREPLY < <(compgen -W "sample on full" -- "$2") ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "fp8 e4m3fn e4m3fnuz bf16" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
@@ -67,7 +68,7 @@ _quern() {
         options="--weights --tensor --input --random --seed --device --original --out-dtype --output --runs --force --json"
         ;;
     bench)
-        options="--device --runs --clock --m --n --k --seq --rows --dim --peer --python --svg --force --json"
+        options="--device --runs --clock --m --n --k --seq --heads --prompts --rows --dim --peer --python --svg --force --json"
         words="attention mla gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
         ;;
     sim)

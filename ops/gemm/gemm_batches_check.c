@@ -60,6 +60,8 @@ static qn_status add_batches(qni_trial_run *run, const form *f, const qni_gemm_s
         spec.fill = QNI_FILL_CANCEL;
         spec.is_packed = f->is_packed;
         spec.a_transposed = f->a_transposed;
+        if (f->a_transposed && spec.m == 1)
+            spec.m = 8; // k of a single row is contiguous, whichever way it is stored
         spec.b_transposed = f->b_transposed;
         spec.has_bias = spec.adds_c = f->has_epilogue;
         spec.activation = f->activation;

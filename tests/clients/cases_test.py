@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runners of others' tests: what fails, what is listed, and what is told of a list."""
 
+import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -42,7 +44,7 @@ def run(tmp_path, known, tests=TESTS):
     (tmp_path / "test_x.py").write_text(textwrap.dedent(tests))
     (tmp_path / "known.txt").write_text(known)
     done = subprocess.run([sys.executable, "-c", RUNNER, str(tmp_path / "test_x.py"), str(tmp_path / "known.txt")], capture_output=True,
-                          text=True, cwd=tmp_path)
+                          text=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).resolve().parent)})
     return done.returncode, done.stdout + done.stderr
 
 
