@@ -47,11 +47,35 @@ function(quern_defines_for target defines out)
   set(${out} ${list} PARENT_SCOPE)
 endfunction()
 
+# Of which image another one is packed as a difference: for a family's target the same image for a chip of the family, else
+# the source's first image for the target. Sets OUT to ID.TARGET, or to nothing. The first image for each source and target
+# stands in the global property quern_first_SOURCE_TARGET.
+set(quern_chip_of_gfx11-generic gfx1151)
+set(quern_chip_of_gfx12-generic gfx1201)
+function(quern_base_of id source target has out)
+  set(chip "${quern_chip_of_${target}}")
+  get_property(first GLOBAL PROPERTY "quern_first_${source}_${target}")
+  if(chip AND chip IN_LIST has)
+    set(${out} ${id}.${chip} PARENT_SCOPE)
+  elseif(first)
+    set(${out} ${first}.${target} PARENT_SCOPE)
+  else()
+    set_property(GLOBAL PROPERTY "quern_first_${source}_${target}" ${id})
+    set(${out} "" PARENT_SCOPE)
+  endif()
+endfunction()
+
 # One image for one target: ${CMAKE_BINARY_DIR}/images/ID.TARGET.co, for NVIDIA a PTX text, and ID.TARGET.co.zst, what
-# libquern embeds
-function(quern_add_image id source target defines)
+# libquern embeds: packed as a difference from the image `base`, if that is one
+function(quern_add_image id source target defines base)
   set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
   set(then "")
+  set(pack -qq -f -19)
+  set(base_object "")
+  if(base)
+    set(base_object ${CMAKE_BINARY_DIR}/images/${base}.co)
+    list(APPEND pack --patch-from=${base_object})
+  endif()
   if(target MATCHES "^sm_")
     set(flags ${QUERN_PTX_FLAGS} -march=${target})
     set(then COMMAND sed -E -i -f ${PROJECT_SOURCE_DIR}/cmake/ptx.sed ${object})
@@ -60,12 +84,13 @@ function(quern_add_image id source target defines)
     set(flags ${QUERN_AMD_FLAGS} -mcpu=${target} -mcode-object-version=${version})
   endif()
   quern_defines_for(${target} "${defines}" define_list)
-  add_custom_command(OUTPUT ${object} ${object}.zst
+  add_custom_command(OUTPUT ${object}
     COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} ${flags} ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
     ${then}
-    COMMAND ${ZSTD} -q -f -19 -o ${object}.zst ${object}
     DEPENDS ${source} DEPFILE ${object}.d
     COMMENT "image ${id} for ${target}" VERBATIM)
+  add_custom_command(OUTPUT ${object}.zst COMMAND ${ZSTD} ${pack} -o ${object}.zst ${object}
+    DEPENDS ${object} ${base_object} COMMENT "" VERBATIM)
 endfunction()
 
 function(quern_add_kernels out)
@@ -88,13 +113,17 @@ function(quern_add_kernels out)
       set(defines "${CMAKE_MATCH_4}")
       set(sgpr_spills "${CMAKE_MATCH_6}")
       string(REPLACE " " ";" wanted "${CMAKE_MATCH_3}")
+      set(has "")
       foreach(target ${quern_targets})
         if(wanted STREQUAL "all" OR target IN_LIST wanted OR ("amd" IN_LIST wanted AND NOT target MATCHES "^sm_"))
-          quern_add_image(${id} ${folder}/${file} ${target} "${defines}")
+          quern_base_of(${id} ${folder}/${file} ${target} "${has}" base)
+          list(APPEND has ${target})
+          quern_add_image(${id} ${folder}/${file} ${target} "${defines}" "${base}")
           set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
           string(MAKE_C_IDENTIFIER "${id}_${target}" name)
           string(APPEND table "static const unsigned char ${name}[] = {\n#embed \"${object}.zst\"\n};\n")
-          string(APPEND rows "    {\"${id}\", \"${target}\", ${name}, sizeof ${name}},\n")
+          string(REPLACE "." "\", \"" base "${base}")
+          string(APPEND rows "    {\"${id}\", \"${target}\", ${name}, sizeof ${name}, {\"${base}\"}},\n")
           list(APPEND objects ${object}.zst)
         endif()
       endforeach()

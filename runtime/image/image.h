@@ -7,11 +7,15 @@
 
 #include <stddef.h>
 
-/** A code object for one target, compressed by zstd; the table ends with a null id. */
+/** A code object for one target, compressed by zstd; the table ends with a null id. Images of one
+ *  source are much alike: all but the first are packed as differences from another, the base. */
 typedef struct qni_image {
     const char *id, *target;
     const unsigned char *packed;
     size_t packed_bytes;
+    struct {
+        const char *id, *target; // the id is empty without a base
+    } base;
 } qni_image;
 
 /** How an image is compiled. `source` is a path in the tree; `defines` are -D flags, separated by
