@@ -14,7 +14,7 @@ JOBS    ?= $(shell nproc)
 cmake_targets = $(if $(filter release,$(PRESET))$(filter command,$(origin TARGETS)),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))" \
   -DQUERN_SIM_EXEC=$(if $(filter all,$(TARGETS)),all,native))
 
-.PHONY: all product help setup test-setup configure test demo install uninstall bench clock-report format lint clean asan tsan fuzz
+.PHONY: all product help setup test-setup configure test demo install uninstall bench clock-report release format lint clean asan tsan fuzz
 
 all: product
 	@echo "built $(BUILD)/libquern.so and $(BUILD)/quern, with kernels for $$(cat $(BUILD)/targets.txt) (make TARGETS=all: every GPU)"
@@ -31,6 +31,7 @@ help:
 	@echo "make install    install under PREFIX (default /usr/local); make uninstall removes it"
 	@echo "make bench      the ops beside the machine's limits; the simulator's own speed"
 	@echo "make clock-report  the simulator's clock beside published times, into docs/clock_report.md (AITER=CLONE: of ROCm/aiter)"
+	@echo "make release    a wheel, tarball, .deb and .rpm of the commit, with sums, into build/releases"
 	@echo "make asan tsan  the tests under sanitizers;  make fuzz: each fuzzer for a minute"
 	@echo "make format     clang-format;  make lint: layers, formatting"
 	@echo "make TARGETS=all   for every GPU and CPU, not only this machine's and the demo's;"
@@ -82,6 +83,11 @@ install: product
 
 uninstall:
 	@tools/uninstall.sh $(BUILD) "$(DESTDIR)"
+
+release: TARGETS := $(if $(filter command,$(origin TARGETS)),$(TARGETS),all)
+release:
+	@tools/setup.sh --release
+	@release/release.sh build/dist build/releases "$(subst $(eval) ,;,$(TARGETS))"
 
 format: setup
 	@git ls-files '*.c' '*.h' | xargs clang-format-22 -i

@@ -20,6 +20,11 @@ static void on_signal(int number) {
     caught = number;
 }
 
+/** Returns the name of a signal that is caught. (sigabbrev_np is younger than glibc 2.28.) */
+static const char *signal_name(int number) {
+    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
+
 void cli_catch_signals(void) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, nullptr);
@@ -29,8 +34,7 @@ void cli_catch_signals(void) {
 }
 
 qn_status cli_check_signals(void) {
-    return caught ? cli_fail(QN_E_IO, "interrupted by SIG%s; nothing was written",
-                             sigabbrev_np(caught))
+    return caught ? cli_fail(QN_E_IO, "interrupted by %s; nothing was written", signal_name(caught))
                   : cli_check_pages();
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MARK ".quern-" // stands with six characters behind the name of the output
@@ -27,8 +28,9 @@ static bool remove_entries(int folder, int depth) {
     alignas(struct dirent64) char entries[4096];
     bool any = false;
     lseek(folder, 0, SEEK_SET);
-    for (ssize_t n; (n = getdents64(folder, entries, sizeof entries)) > 0;)
-        for (ssize_t at = 0; at < n;) {
+    // (glibc 2.28 has no getdents64 of its own.)
+    for (long n; (n = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0;)
+        for (long at = 0; at < n;) {
             const struct dirent64 *e = (const void *)(entries + at);
             at += e->d_reclen;
             if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)

@@ -23,6 +23,10 @@ install(FILES ${CMAKE_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/p
 if(TARGET quern_command)
   install(TARGETS quern_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(QUERN_SYSROOT) # a release brings the one library that it does not hold
+  file(REAL_PATH ${QUERN_PTHREADPOOL} pthreadpool)
+  install(PROGRAMS ${pthreadpool} DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern RENAME libpthreadpool.so.0)
+endif()
 
 # The simulated GPU stands under its own name beside libquern. Under the system runtime's names it stands in a folder
 # that only `quern sim` or the user's own LD_LIBRARY_PATH lets a program find; its own name is there, too, for programs

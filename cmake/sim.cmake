@@ -61,7 +61,8 @@ if(sim_sources)
   target_link_libraries(quernsim_parts PUBLIC ${QUERN_MSGPACK} ${QUERN_Z} ${QUERN_ZSTD}
     -Wl,--as-needed Threads::Threads m ${CMAKE_DL_LIBS})
   # quern-decoder is not relocatable: it starts with every process that simulates, and its tables are large.
-  add_executable(quern_decoder sim/decoder/main.c sim/isa/guard.c sim/isa/literal.c sim/chip/chip.c sim/chip/timing.c)
+  add_executable(quern_decoder sim/decoder/main.c sim/isa/guard.c sim/isa/literal.c sim/chip/chip.c sim/chip/timing.c
+                 $<$<BOOL:${QUERN_SYSROOT}>:release/old_glibc.c>)
   set_target_properties(quern_decoder PROPERTIES OUTPUT_NAME quern-decoder POSITION_INDEPENDENT_CODE OFF)
   target_include_directories(quern_decoder PRIVATE ${llvm_include})
   target_link_libraries(quern_decoder PRIVATE quern_flags -L${llvm_libdir} ${llvm_libs}

@@ -19,7 +19,7 @@ NAMES = {pathlib.PurePath(file).name for file in FILES}
 PAGES = ["README.md", *sorted(f for f in FILES if re.fullmatch(r"docs/\w+\.md", f))]
 SUFFIXES = ".c .h .py .def .sh .json .cmake .hip .svg .sed".split()
 # Names that stand for others, suffixes, and files outside this tree.
-OTHERS = re.compile(r"NAME|FAMILY|^_\w+\.c$|^(config|quern-files|\S*index)\.json$|^gpuintrin\.h$|^test/mockgpu/")
+OTHERS = re.compile(r"NAME|FAMILY|VERSION|^_\w+\.c$|^(config|quern-files|\S*index)\.json$|^gpuintrin\.h$|^test/mockgpu/")
 
 
 def slug(heading):

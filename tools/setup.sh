@@ -10,11 +10,12 @@
 #                                  .venv's PyTorch (0.6 GiB to fetch, 0.5 GiB installed), for tests/engines_test.sh
 #   tools/setup.sh --upstream   all that, and build/upstream: the tests in vLLM's and SGLang's source packages (0.1 GiB to fetch), for
 #                                  tests/upstream_test.sh
+#   tools/setup.sh --release   what `make release` needs: rpm, abidiff, and build/release-tools with zig, auditwheel and scikit-build-core (0.1 GiB)
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-check_only=0 build_only=0 third_party=0 engines=0 upstream=0
+check_only=0 build_only=0 third_party=0 engines=0 upstream=0 release=0
 for option; do
   case "$option" in
     --check) check_only=1 ;;
@@ -22,8 +23,9 @@ for option; do
     --third-party) third_party=1 ;;
     --engines) third_party=1 engines=1 ;;
     --upstream) third_party=1 engines=1 upstream=1 ;;
-    -h|--help) sed -n '3,13p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines, --upstream)" >&2; exit 2 ;;
+    --release) build_only=1 release=1 ;;
+    -h|--help) sed -n '3,14p' "$0" | cut -c3-; exit 0 ;;
+    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines, --upstream, --release)" >&2; exit 2 ;;
   esac
 done
 
@@ -53,6 +55,10 @@ headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_e
 venv=$top/.venv
 
 [ $third_party = 0 ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || packages+=("$browser_package")
+
+[ $release = 0 ] || packages+=(rpm abigail-tools)
+release_tools=$top/build/release-tools
+release_packages=(ziglang==0.17.1 auditwheel==6.8.2 wheel==0.47.0 scikit-build-core==1.1.2 apache-tvm-ffi==0.1.15.post2)
 
 missing_packages() {
   local p
@@ -101,6 +107,14 @@ if [ $build_only = 0 ] && ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c
   [ $check_only = 1 ] && exit 1
   python3 -m venv "$venv"
   "$venv/bin/python" -m pip install -q "${python_packages[@]}"
+fi
+if [ $release = 1 ] && ! [ -e "$release_tools/complete" ]; then
+  echo "setup: making build/release-tools: ${release_packages[*]}"
+  [ $check_only = 1 ] && exit 1
+  rm -rf "$release_tools"
+  python3 -m venv "$release_tools"
+  "$release_tools/bin/python" -m pip install -q "${release_packages[@]}"
+  touch "$release_tools/complete"
 fi
 has_third_party() {
   "$venv/bin/python" -c 'import importlib.util as u, sys

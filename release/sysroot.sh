@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes a folder to link against in place of this system's C library, so that what is linked runs with glibc 2.28 and later:
+#   release/sysroot.sh PYTHON FOLDER     PYTHON has the package ziglang
+# zig carries lists of what each glibc exports and in which version, makes stub libraries of them, and compiles glibc's own start files
+# for programs of that age. Only those libraries and files are used: clang 22 compiles and links.
+set -euo pipefail
+python=${1:?} folder=${2:?}
+glibc=2.28
+libraries=(libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libld.so.2)
+
+[ -e "$folder/complete" ] && exit 0
+rm -rf "$folder"
+mkdir -p "$folder/usr/lib" "$folder/work"
+export ZIG_GLOBAL_CACHE_DIR=$folder/work/global ZIG_LOCAL_CACHE_DIR=$folder/work/local
+echo 'int main(void) { return 0; }' > "$folder/work/main.c"
+"$python" -m ziglang cc -target "x86_64-linux-gnu.$glibc" -o "$folder/work/main" "$folder/work/main.c" -v > "$folder/work/log" 2>&1 ||
+  { cat "$folder/work/log" >&2; exit 1; }
+
+# zig tells its linker's arguments, which name every file.
+linked=$(grep '^ld\.lld ' "$folder/work/log" | tr ' ' '\n')
+for file in crt1.o libc_nonshared.a "${libraries[@]}"; do
+  path=$(grep "/$file\$" <<< "$linked" | head -n 1)
+  [ -n "$path" ] || { echo "sysroot: zig links no $file:" >&2; cat "$folder/work/log" >&2; exit 1; }
+  cp "$path" "$folder/usr/lib/$file"
+done
+cd "$folder/usr/lib"
+mv libld.so.2 ld-linux-x86-64.so.2
+cp crt1.o Scrt1.o
+cp "$(clang-22 -print-file-name=crti.o)" "$(clang-22 -print-file-name=crtn.o)" .
+echo 'GROUP ( libc.so.6 libc_nonshared.a AS_NEEDED ( ld-linux-x86-64.so.2 ) )' > libc.so
+for library in libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1; do
+  ln -s "$library" "${library%.so*}.so"
+done
+cd - > /dev/null
+rm -rf "$folder/work"
+touch "$folder/complete"
