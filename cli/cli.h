@@ -81,8 +81,8 @@ typedef struct cli_command {
     int (*run)(int count, char **arguments);
 } cli_command;
 
-extern const cli_command cli_bench, cli_cache, cli_check, cli_convert, cli_devices, cli_gemm,
-    cli_help, cli_probe, cli_profile, cli_quantize, cli_sim, cli_tune;
+extern const cli_command cli_bench, cli_cache, cli_check, cli_convert, cli_devices, cli_doctor,
+    cli_gemm, cli_help, cli_probe, cli_profile, cli_quantize, cli_sim, cli_tune;
 /** All commands, null-terminated, in the order of the help. */
 extern const cli_command *const cli_commands[];
 

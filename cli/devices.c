@@ -5,10 +5,15 @@
 
 #include <stdlib.h>
 
-static bool as_json;
+static bool as_json, is_verbose;
 
 static const cli_option options[] = {
-    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"}, {0}};
+    {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"},
+    {.name = "--verbose",
+     .kind = CLI_FLAG,
+     .to = &is_verbose,
+     .help = "also where drivers are looked for, and what is there"},
+    {0}};
 
 /** Lists the devices, again with more room if there are more of them by then. */
 static qn_status list_devices(qn_device_info **infos, int32_t *count) {
@@ -47,18 +52,69 @@ static qn_status print_table(const qn_device_info *infos, int32_t count) {
     return cli_flush();
 }
 
+// ---- drivers
+
+/** Lists the places where drivers are looked for; the caller frees them. */
+static qn_status list_places(qn_driver_place **places, int32_t *count) {
+    int32_t room = 0;
+    *count = 0;
+    do {
+        room = *count;
+        free(*places);
+        *places = room ? cli_alloc((size_t)room * sizeof **places) : nullptr;
+        if (room)
+            (*places)->struct_size = sizeof **places;
+        const qn_status st = qn_driver_places(*places, count);
+        if (st != QN_OK)
+            return cli_fail_lib(st, "devices");
+    } while (*count > room);
+    return QN_OK;
+}
+
+static json_t *places_json(const qn_driver_place *places, int32_t count) {
+    json_t *list = json_array();
+    for (const qn_driver_place *p = places; p < places + count; p++)
+        cli_json_add(list, cli_json_pack("{s:s, s:s, s:o, s:o, s:b}", "kind", p->kind, "where",
+                                         p->where, "path", cli_json_text(p->path), "found",
+                                         cli_json_text(p->found), "used", (int)p->is_used));
+    return list;
+}
+
+static qn_status print_places(const qn_driver_place *places, int32_t count) {
+    cli_table table;
+    cli_table_init(&table, 4, (const char *const[]){"driver", "looked for in", "library", "found"});
+    for (const qn_driver_place *p = places; p < places + count; p++) {
+        cli_table_add(&table, "%s", p->kind);
+        cli_table_add(&table, "%s", p->where);
+        cli_table_add(&table, "%s", p->path);
+        cli_table_add(&table, "%s", p->found);
+    }
+    putchar('\n');
+    cli_table_print(&table, stdout);
+    return cli_flush();
+}
+
 static int run(int, char **) {
     qn_device_info *infos = nullptr;
-    int32_t count = 0;
+    qn_driver_place *places = nullptr;
+    int32_t count = 0, num_places = 0;
     qn_status st = list_devices(&infos, &count);
+    if (st == QN_OK && is_verbose)
+        st = list_places(&places, &num_places);
     if (st == QN_OK && as_json) {
         json_t *list = json_array();
         for (int32_t i = 0; i < count; i++)
             cli_json_add(list, cli_device_json(&infos[i]));
-        st = cli_print_json(cli_json_pack("{s:o}", "devices", list));
+        json_t *all = cli_json_pack("{s:o}", "devices", list);
+        if (is_verbose)
+            cli_json_set(all, "drivers", places_json(places, num_places));
+        st = cli_print_json(all);
     } else if (st == QN_OK) {
         st = print_table(infos, count);
+        if (st == QN_OK && is_verbose)
+            st = print_places(places, num_places);
     }
+    free(places);
     free(infos);
     return cli_finish("devices", st);
 }

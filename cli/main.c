@@ -5,8 +5,8 @@
 #include <string.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_devices, &cli_check, &cli_quantize, &cli_convert, &cli_gemm, &cli_bench, &cli_sim,
-    &cli_profile, &cli_cache, &cli_tune,     &cli_probe,   &cli_help, nullptr};
+    &cli_devices, &cli_doctor,  &cli_check, &cli_quantize, &cli_convert, &cli_gemm, &cli_bench,
+    &cli_sim,     &cli_profile, &cli_cache, &cli_tune,     &cli_probe,   &cli_help, nullptr};
 
 const cli_command *cli_command_find(const char *name) {
     for (const cli_command *const *c = cli_commands; *c; c++)

@@ -110,6 +110,8 @@ static void read_all(void) {
     env.hip_library = text_of("QUERN_HIP_LIBRARY");
     env.cuda_library = text_of("QUERN_CUDA_LIBRARY");
     env.sim_library = text_of("QUERN_SIM_LIBRARY");
+    env.rocm_path = text_of("ROCM_PATH");
+    env.hip_path = text_of("HIP_PATH");
     env.path = text_of("PATH");
     const char *tmp = text_of("TMPDIR");
     env.tmp_dir = *tmp ? tmp : "/tmp";

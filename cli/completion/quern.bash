@@ -40,7 +40,7 @@ _quern() {
     local -a typed
     _quern_typed
     local current=${typed[-1]} previous=${typed[-2]:-}
-    local commands="devices check quantize convert gemm bench sim profile cache tune probe help" options="" words=""
+    local commands="devices doctor check quantize convert gemm bench sim profile cache tune probe help" options="" words=""
     COMPREPLY=()
     if [ ${#typed[@]} -eq 2 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$current")
@@ -52,7 +52,10 @@ _quern() {
     fi
     case ${typed[1]} in
     devices)
-        options="--json"
+        options="--json --verbose"
+        ;;
+    doctor)
+        options="--json --root"
         ;;
     check)
         options="--device --quick --seed --report --force --json --verbose"

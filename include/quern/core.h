@@ -94,6 +94,30 @@ QN_API DLDevice qn_device_id(const qn_device *device);
  *          QN_E_MEMORY, QN_E_IO. */
 QN_API qn_status qn_device_list(qn_device_info *infos, int32_t *count);
 
+/** A place where the library of a GPU's driver is looked for. */
+typedef struct qn_driver_place {
+    size_t struct_size; /**< set by the caller: sizeof(qn_driver_place) */
+    char kind[8];       /**< of the devices: "hip", "cuda" */
+    char where[48];     /**< what names the place: "ROCM_PATH", "this process" */
+    char path[256];     /**< the library, or its name alone where the loader looks for it */
+    char found[192];    /**< "taken", "not there", "not loaded", "not looked at", or why it cannot
+                             be loaded */
+    int32_t is_used;    /**< 1: this is the driver */
+} qn_driver_place;
+
+/** Lists where the drivers of hip:N and cuda:N are looked for, in the order of the search, up to
+ *  one that is taken or cannot be loaded; places behind that one are not looked at. The search goes
+ *  by QUERN_HIP_LIBRARY alone if it is set; else through the libraries that the process has, the
+ *  folders lib of ROCM_PATH, HIP_PATH, /opt/rocm and /opt/rocm-*, TheRock's wheels beside quern's
+ *  own, and the loader's path. For CUDA there are QUERN_CUDA_LIBRARY, the process, WSL's folder and
+ *  the loader's path.
+ *
+ *  places  null: only count is written; else an array, in whose first element the caller sets
+ *          struct_size, for all elements
+ *  count   in: room in places; out: number of places, which may be larger
+ *  Errors: QN_E_INVALID (null, struct_size). */
+QN_API qn_status qn_driver_places(qn_driver_place *places, int32_t *count);
+
 /** Allocates device memory, 256-byte aligned, with undefined contents; bytes == 0 gives a null
  *  pointer. Errors: QN_E_INVALID (null, bytes < 0), QN_E_MEMORY. */
 QN_API qn_status qn_malloc(qn_device *device, void **out, int64_t bytes);

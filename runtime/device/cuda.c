@@ -8,6 +8,7 @@
 #include "../image/object.h"
 #include "../runtime.h"
 #include "cuda_api.h"
+#include "search.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,16 +49,26 @@ __attribute__((format(printf, 3, 4))) static qn_status failed(const cuda_api *ap
                    "cuda: %s: %s (%s)", call, name ? name : "unknown error", words ? words : "?");
 }
 
+const qni_search *qni_cuda_search(void) {
+    static const char *const names[] = {"libcuda.so.1", nullptr};
+    static const qni_folder folders[] = {{"WSL", "/usr/lib/wsl", "/lib"}, {}};
+    static qni_search search;
+    search = (qni_search){.kind = "cuda",
+                          .variable = "QUERN_CUDA_LIBRARY",
+                          .chosen = qni_env_get()->cuda_library,
+                          .names = names,
+                          .folders = folders,
+                          .remedy = "install NVIDIA's driver"};
+    return &search;
+}
+
 static qn_status open_driver(void) {
-    const char *chosen = qni_env_get()->cuda_library, *missing = nullptr;
-    const char *path = *chosen ? chosen : "libcuda.so.1";
-    errno = 0;
-    cuda_api opened = {.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
-    if (!opened.handle && errno == ENOMEM)
-        return QN_FAIL(QN_E_IO, "%s: cannot be loaded: out of memory", path);
-    if (!opened.handle)
-        return QN_FAIL(QN_E_NOT_FOUND, "cuda: no driver: %s%s",
-                       *chosen ? "QUERN_CUDA_LIBRARY: " : "", dlerror());
+    char path[QNI_PATH_BYTES];
+    const char *missing = nullptr;
+    cuda_api opened = {};
+    const qn_status st = qni_search_open(qni_cuda_search(), &opened.handle, path);
+    if (st != QN_OK) // without memory it is not known whether there is a driver
+        return st == QN_E_MEMORY ? QN_E_IO : st;
     snprintf(opened.path, sizeof opened.path, "%s", path);
     if (!take_functions(&opened, &missing)) {
         dlclose(opened.handle);

@@ -135,7 +135,7 @@ typedef struct cuda_api {
 #define X(name, symbol, parameters) CUresult(*name) parameters;
     CUDA_FUNCTIONS(X)
 #undef X
-    char path[256];
+    char path[512];
     int version; // major * 1000 + minor * 10
 } cuda_api;
 

@@ -6,6 +6,7 @@
 // current device for each thread; every call here sets it and puts the caller's back.
 #include "../runtime.h"
 #include "hip_api.h"
+#include "search.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -79,37 +80,37 @@ static qn_status open_named(hip_api *api, const char *variable, const char *path
                    why.is_memory ? "out of memory: " : "", why.text);
 }
 
-static qn_status open_real_driver(hip_api *api) {
-    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
-    const char *chosen = qni_env_get()->hip_library;
-    if (*chosen)
-        return open_named(api, "hip: QUERN_HIP_LIBRARY", chosen);
-    open_fault why;
-    // A driver that the process has already (PyTorch brings its own) comes first, so that the
-    // process has only one.
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            const int flags = RTLD_NOW | (pass == 0 ? RTLD_NOLOAD : 0);
-            void *handle = open_library(names[i], flags, &why);
-            if (handle)
-                return open_driver(api, handle, names[i]);
-            if (why.is_memory)
-                return QN_FAIL(QN_E_MEMORY, "hip: out of memory: %s", why.text);
-        }
-    return QN_FAIL(QN_E_NOT_FOUND,
-                   "hip: no driver: libamdhip64.so.7, .so.6 and .so are not in the library path; "
-                   "install ROCm, or set QUERN_HIP_LIBRARY");
+const qni_search *qni_hip_search(void) {
+    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so",
+                                        nullptr};
+    static char own[QNI_PATH_BYTES];
+    static qni_folder folders[6];
+    static qni_search search;
+    const qni_env *env = qni_env_get();
+    if (!qni_own_folder(own, sizeof own))
+        *own = 0;
+    const qni_folder all[] = {{"ROCM_PATH", env->rocm_path, "/lib"},
+                              {"HIP_PATH", env->hip_path, "/lib"},
+                              {"/opt/rocm", "/opt/rocm", "/lib"},
+                              {"/opt/rocm-*", "/opt", "/rocm-*/lib"},
+                              // TheRock's wheels, beside the one that this library came in
+                              {"_rocm_sdk_*", own, "/../../../_rocm_sdk_*/lib"},
+                              {}};
+    memcpy(folders, all, sizeof all);
+    search = (qni_search){.kind = "hip",
+                          .variable = "QUERN_HIP_LIBRARY",
+                          .chosen = env->hip_library,
+                          .names = names,
+                          .folders = folders,
+                          .remedy = "install ROCm"};
+    return &search;
 }
 
-/** Finds the folder of the file that this code was loaded from. Returns false if it is not
- *  known. */
-static bool own_folder(char *folder, size_t room) {
-    Dl_info found;
-    if (!dladdr((const void *)own_folder, &found) || !found.dli_fname)
-        return false;
-    const char *slash = strrchr(found.dli_fname, '/');
-    const int length = slash ? (int)(slash - found.dli_fname) : 1;
-    return snprintf(folder, room, "%.*s", length, slash ? found.dli_fname : ".") < (int)room;
+static qn_status open_real_driver(hip_api *api) {
+    void *handle;
+    char path[QNI_PATH_BYTES];
+    const qn_status st = qni_search_open(qni_hip_search(), &handle, path);
+    return st == QN_OK ? open_driver(api, handle, path) : st;
 }
 
 static qn_status open_sim_driver(hip_api *api) {
@@ -119,7 +120,7 @@ static qn_status open_sim_driver(hip_api *api) {
     if (*chosen)
         return open_named(api, "sim: QUERN_SIM_LIBRARY", chosen);
     open_fault why;
-    if (!own_folder(folder, sizeof folder))
+    if (!qni_own_folder(folder, sizeof folder))
         return QN_FAIL(QN_E_NOT_FOUND,
                        "sim: cannot tell where libquern lies; set QUERN_SIM_LIBRARY");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

@@ -89,7 +89,7 @@ typedef struct hip_api {
     int (*configure)(const char *options); // only of the simulated GPU; null for a real driver
     char (*evidence)(void *function, char *names, size_t bytes); // only of the simulated GPU
     int (*clock)(int device, char *json, size_t bytes);          // only of the simulated GPU
-    char path[256];
+    char path[512];
 } hip_api;
 
 #endif
