@@ -29,7 +29,7 @@ mkdir "$tmp/project"
 cat > "$tmp/project/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.25)
 project(hello C)
-find_package(quern 0.1 REQUIRED)
+find_package(quern 0.2 REQUIRED)
 add_executable(hello ../hello.c)
 target_link_libraries(hello quern::quern m)
 CMAKE

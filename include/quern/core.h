@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define QN_VERSION "0.1.0"
+#define QN_VERSION "0.2.0"
 #define QN_API __attribute__((visibility("default")))
 
 /** Every call that can fail returns one of these codes; qn_last_error() returns the message. */
