@@ -35,7 +35,7 @@ elseif(NOT QUERN_SIM_EXEC STREQUAL "all")
   message(FATAL_ERROR "QUERN_SIM_EXEC is ${QUERN_SIM_EXEC}; accepted: all, native")
 endif()
 file(GLOB sim_sources CONFIGURE_DEPENDS sim/*.c sim/object/*.c sim/report/*.c sim/isa/*.c sim/check/*.c sim/chip/*.c sim/look/*.c sim/clock/*.c sim/clock/streams/*.c
-     sim/hip/*.c sim/decoder/process.c)
+     sim/hip/*.c sim/hip/*/*.c sim/decoder/process.c)
 file(GLOB exec_sources CONFIGURE_DEPENDS sim/exec/*/*.c)
 list(FILTER sim_sources EXCLUDE REGEX "_test\\.c$")
 list(FILTER exec_sources EXCLUDE REGEX "_test\\.c$")

@@ -4,7 +4,7 @@
 #include "../isa/decode.h"
 #include "../look/hooks.h"
 #include "../pool.h"
-#include "arrays.h"
+#include "memory/arrays.h"
 #include "runtime.h"
 
 #include <errno.h>

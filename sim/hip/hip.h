@@ -530,9 +530,9 @@ HIP_API hipError_t hipLaunchHostFunc_spt(hipStream_t stream, hipHostFn_t functio
 HIP_API hipError_t hipLaunchKernel_spt(const void *kernel, dim3 grid, dim3 block, void **args,
                                        size_t dynamic_lds, hipStream_t stream);
 
-#include "hip_graph.h"
+#include "graph/hip_graph.h"
 #include "hip_launch.h"
-#include "hip_memory.h"
-#include "hip_rtc.h"
+#include "memory/hip_memory.h"
+#include "rtc/hip_rtc.h"
 
 #endif

@@ -164,8 +164,8 @@ hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event);
 /** Makes an operation that calls a function of the program; null without memory. (stream_info.c) */
 sim_op *sim_hip_host_op(const hipHostNodeParams *call);
 const hipHostNodeParams *sim_hip_host_of(const sim_op *op);
-/** The next functions have the lock. (capture.c) Makes a node of an operation that is queued on a
- *  capturing stream; the graph then owns the operation. */
+/** The next functions have the lock. (graph/capture.c) Makes a node of an operation that is queued
+ *  on a capturing stream; the graph then owns the operation. */
 hipError_t sim_capture_op(sim_stream *stream, sim_op *op);
 /** A record of an event on a capturing stream: the event then stands for what the stream has
  *  captured. */
@@ -184,7 +184,7 @@ void sim_capture_forget(hipEvent_t event);
 /** Returns the error of a call that waits for a stream, or uses the default stream, while a graph
  *  captures; the capture is then invalid. */
 hipError_t sim_capture_refuse(sim_stream *stream);
-/** Forgets graphs that the program has left. (graph.c) */
+/** Forgets graphs that the program has left. (graph/graph.c) */
 void sim_graphs_free_all(void);
 
 /** Returns the stream of a handle; null and hipStreamLegacy stand for the default stream. Returns
@@ -302,32 +302,33 @@ void sim_hip_stay_loaded(void);
 void sim_hip_fork_faults(void);
 /** Returns the device of an ordinal, or null. (device.c) */
 sim_device *sim_hip_device_at(int id);
-/** Does what hipMalloc does, on any device. (memory.c) */
+/** Does what hipMalloc does, on any device. (memory/memory.c) */
 hipError_t sim_hip_alloc(sim_device *device, void **out, size_t bytes);
 /** Checks that ranges of the program's or the guest's memory can be copied as `kind` says. Sets
  *  *waits if the call must wait for the copy, because a range is the program's own memory.
- *  (memory.c) */
+ *  (memory/memory.c) */
 hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src, size_t src_bytes,
                               hipMemcpyKind kind, bool *waits);
 /** Returns the host's address of the program's or the guest's memory; null if device memory has
  *  been freed. Called between sim_memory_enter and sim_memory_leave. */
 void *sim_hip_resolve(const void *ptr, size_t bytes);
-/** Copies as hipMemcpyAsync does if is_async, else as hipMemcpy does. (memory.c) */
+/** Copies as hipMemcpyAsync does if is_async, else as hipMemcpy does. (memory/memory.c) */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async);
-/** Returns the pool from which a device's stream-ordered allocations come. (mem_pools.c) */
+/** Returns the pool from which a device's stream-ordered allocations come. (memory/pools.c) */
 hipMemPool_t sim_pool_of(sim_device *device);
 hipError_t sim_pool_alloc(hipMemPool_t pool, void **out, size_t bytes);
 /** Takes memory that is about to be freed out of its pool, if it comes from one. */
 void sim_pool_freed(uint64_t base);
 /** Forgets the pools of a device, or of all: null. */
 void sim_pools_reset(const sim_device *device);
-/** Allocates managed memory. (managed.c) */
+/** Allocates managed memory. (memory/managed.c) */
 hipError_t sim_managed_alloc(void **out, size_t bytes, unsigned flags);
 /** Forgets the advice for managed memory that is about to be freed. */
 void sim_managed_forget(uint64_t base);
 
-/** A box of a copy or fill (boxes.c): rows of `width` bytes, `pitch` bytes apart, in slices. */
+/** A box of a copy or fill (memory/boxes.c): rows of `width` bytes, `pitch` bytes apart, in
+ *  slices. */
 typedef struct sim_box {
     uint8_t *dst;
     const uint8_t *src; // null: a fill
@@ -343,7 +344,7 @@ hipError_t sim_hip_box_op(sim_op **out, const sim_box *box, hipMemcpyKind kind, 
 const sim_box *sim_hip_box_of(const sim_op *op);
 /** Queues a box, and waits for it as sim_hip_copy does. */
 hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handle, bool is_async);
-/** Finds the box of a copy of arrays or memory. (volumes.c) */
+/** Finds the box of a copy of arrays or memory. (memory/volumes.c) */
 hipError_t sim_hip_volume(sim_box *out, const hipMemcpy3DParms *copy);
 hipError_t sim_hip_driver_volume(sim_box *out, const HIP_MEMCPY3D *copy);
 hipMemcpyKind sim_hip_copy_kind(hipMemoryType to, hipMemoryType from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory in three dimensions, arrays, pools, contexts, wrong handles.
-#include "hip_testing.h"
+#include "../hip_testing.h"
 
 enum { W = 37, H = 5, D = 4, VOLUME = W * H * D };
 

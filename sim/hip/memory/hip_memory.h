@@ -182,7 +182,7 @@ HIP_API hipError_t hipMemRangeGetAttributes(void **data, size_t *data_bytes, int
 HIP_API hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t bytes,
                                            unsigned flags);
 
-// Pools (mem_pools.c).
+// Pools (pools.c).
 HIP_API hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *out, int device);
 HIP_API hipError_t hipDeviceGetMemPool(hipMemPool_t *out, int device);
 HIP_API hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool);

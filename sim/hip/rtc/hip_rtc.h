@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Part of hip.h: hiprtc, which compiles programs while they run (rtc.c, rtc_link.c).
+// Part of hip.h: hiprtc, which compiles programs while they run (rtc.c, link.c).
 #ifndef SIM_HIP_HIP_RTC_H
 #define SIM_HIP_HIP_RTC_H
 

@@ -6,8 +6,8 @@ static hipError_t set_box(hipGraphNode_t node, const sim_box *box, hipMemcpyKind
     sim_op *op;
     bool waits;
     hipError_t error = sim_hip_box_op(&op, box, kind, &waits);
-    if (error == hipSuccess)
-        sim_node_set_op(node, op);
+    if (error == hipSuccess && !sim_node_set_op(node, op))
+        error = hipErrorOutOfMemory;
     return error;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills of boxes: rows that lie a pitch apart, in slices that lie apart too.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <stdlib.h>
 #include <string.h>

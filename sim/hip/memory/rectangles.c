@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills of rows that lie a pitch apart.
-#include "runtime.h"
+#include "../runtime.h"
 
 static hipError_t copy(sim_box box, hipMemcpyKind kind, hipStream_t stream, bool is_async) {
     SIM_HIP_START();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the clang of this machine for hiprtc: an argument vector, never a shell.
-#include "rtc_clang.h"
+#include "clang.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's memory as the device sees it, allocations in stream order, and other names of
 // memory.c's calls.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <stdlib.h>
 

@@ -45,11 +45,6 @@ sim_op *sim_graph_copy_op(const sim_op *op) {
     return copy ? memcpy(copy, op, op->bytes) : nullptr;
 }
 
-void sim_node_set_op(hipGraphNode_t node, sim_op *op) {
-    free(node->op); // a graph's operations own nothing beside themselves
-    node->op = op;
-}
-
 // ---- graphs and nodes
 
 bool sim_is_graph(hipGraph_t graph) {
@@ -74,7 +69,6 @@ static void free_node(hipGraphNode_t node) {
     sim_handle_remove(SIM_HANDLE_NODE, node);
     sim_nodes_clear(&node->on);
     sim_node_set_op(node, nullptr);
-    free(node->kernel_params);
     if (node->child)
         sim_graph_destroy(node->child);
     free(node);
@@ -165,10 +159,12 @@ static hipGraphNode_t copy_of(hipGraph_t clone, const struct hipGraphNode *origi
 bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from) {
     hipGraph_t child = from->child ? sim_graph_clone(from->child) : nullptr;
     sim_op *op = from->op ? sim_graph_copy_op(from->op) : nullptr;
-    if ((from->child && !child) || (from->op && !op)) {
+    bool ok = (!from->child || child) && (!from->op || op);
+    if (!ok)
+        free(op);
+    if (!ok || !sim_node_set_op(to, op)) {
         if (child)
             sim_graph_destroy(child);
-        free(op);
         return false;
     }
     if (to->child)
@@ -176,12 +172,11 @@ bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from) {
     to->child = child;
     if (child)
         child->is_inner = true;
-    sim_node_set_op(to, op);
     to->kind = from->kind;
     to->copy = from->copy;
     to->fill = from->fill;
     to->event = from->event;
-    return from->type != hipGraphNodeTypeKernel || sim_node_describe(to);
+    return true;
 }
 
 /** Copies the nodes, then the dependencies, which may lead to later nodes. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hiprtc's linker: bitcode of several programs becomes one code object, by clang and lld.
-#include "rtc_clang.h"
-#include "runtime.h"
+#include "../runtime.h"
+#include "clang.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory pools. A pool counts what is allocated from it and keeps no memory for later: what is
 // freed goes back at once, whatever the release threshold says.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <stdlib.h>
 
@@ -68,26 +68,51 @@ hipMemPool_t sim_pool_of(sim_device *device) {
     return pool;
 }
 
-hipError_t sim_pool_alloc(hipMemPool_t pool, void **out, size_t bytes) {
-    allocation *a = pool ? calloc(1, sizeof *a) : nullptr;
-    if (!a)
-        return hipErrorOutOfMemory;
-    hipError_t error = hipSuccess;
+/** Returns whether the program may use a pool. The lock is held. */
+static bool is_pool(hipMemPool_t pool) {
+    return pool && sim_handle_is(SIM_HANDLE_POOL, pool) && !pool->is_destroyed;
+}
+
+/** Takes the lock for a pool. Returns false, without the lock, if the handle is no pool's. */
+static bool enter(hipMemPool_t pool) {
+    pthread_mutex_lock(&sim_hip.lock);
+    if (is_pool(pool))
+        return true;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return false;
+}
+
+/** Gives the lock back, and the result to the program. */
+static hipError_t leave(hipError_t error) {
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(error);
+}
+
+/** Allocates from a pool, with the lock held. */
+static hipError_t take_from(hipMemPool_t pool, void **out, size_t bytes) {
     if (pool->max_bytes && bytes > pool->max_bytes - pool->used)
-        error = hipErrorOutOfMemory;
-    error = error == hipSuccess ? sim_hip_alloc(pool->device, out, bytes) : error;
+        return hipErrorOutOfMemory;
+    allocation *a = calloc(1, sizeof *a);
+    hipError_t error = a ? sim_hip_alloc(pool->device, out, bytes) : hipErrorOutOfMemory;
     if (error != hipSuccess || !bytes) {
         free(a);
         return error;
     }
-    *a = (allocation){.base = (uintptr_t)*out, .bytes = bytes};
-    pthread_mutex_lock(&sim_hip.lock);
-    a->next = pool->allocations;
+    *a = (allocation){pool->allocations, (uintptr_t)*out, bytes};
     pool->allocations = a;
     pool->used += bytes;
     pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
-    pthread_mutex_unlock(&sim_hip.lock);
     return hipSuccess;
+}
+
+hipError_t sim_pool_alloc(hipMemPool_t pool, void **out, size_t bytes) {
+    if (!pool)
+        return hipErrorOutOfMemory;
+    if (!enter(pool))
+        return hipErrorInvalidValue;
+    hipError_t error = take_from(pool, out, bytes);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
 }
 
 /** Takes an allocation out of a pool. Returns whether the pool had it. */
@@ -126,10 +151,6 @@ void sim_pools_reset(const sim_device *device) {
     pthread_mutex_unlock(&sim_hip.lock);
 }
 
-static bool is_pool(hipMemPool_t pool) {
-    return pool && sim_handle_is(SIM_HANDLE_POOL, pool) && !pool->is_destroyed;
-}
-
 // ---- a device's pools
 
 static hipError_t give(hipMemPool_t *out, int device, bool is_default) {
@@ -157,12 +178,12 @@ hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool) {
     SIM_HIP_START();
     if (!sim_hip_device_at(device) || !pool)
         return sim_hip_result(pool ? hipErrorInvalidDevice : hipErrorInvalidValue);
-    if (!is_pool(pool) || pool->device->id != (uint32_t)device)
+    if (!enter(pool))
         return sim_hip_result(hipErrorInvalidDevice);
-    pthread_mutex_lock(&sim_hip.lock);
-    current[device] = pool;
-    pthread_mutex_unlock(&sim_hip.lock);
-    return hipSuccess;
+    const bool is_its = pool->device->id == (uint32_t)device;
+    if (is_its)
+        current[device] = pool;
+    return leave(is_its ? hipSuccess : hipErrorInvalidDevice);
 }
 
 // ---- pools of the program's own
@@ -191,28 +212,28 @@ hipError_t hipMemPoolCreate(hipMemPool_t *out, const hipMemPoolProps *props) {
 
 hipError_t hipMemPoolDestroy(hipMemPool_t pool) {
     SIM_HIP_START();
-    if (!is_pool(pool) || pool->is_default)
+    if (!enter(pool))
         return sim_hip_result(hipErrorInvalidValue);
-    pthread_mutex_lock(&sim_hip.lock);
+    if (pool->is_default)
+        return leave(hipErrorInvalidValue);
     if (current[pool->device->id] == pool)
         current[pool->device->id] = nullptr;
     pool->is_destroyed = true;
     if (!pool->allocations)
         free_pool(pool);
-    pthread_mutex_unlock(&sim_hip.lock);
-    return hipSuccess;
+    return leave(hipSuccess);
 }
 
 /** Checks its arguments: a pool keeps nothing that could be trimmed. */
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytes) {
     SIM_HIP_START();
     (void)bytes;
-    return sim_hip_result(is_pool(pool) ? hipSuccess : hipErrorInvalidValue);
+    return enter(pool) ? leave(hipSuccess) : sim_hip_result(hipErrorInvalidValue);
 }
 
 hipError_t hipMallocFromPoolAsync(void **out, size_t bytes, hipMemPool_t pool, hipStream_t stream) {
     SIM_HIP_START();
-    if (!out || !is_pool(pool))
+    if (!out || !pool)
         return sim_hip_result(hipErrorInvalidValue);
     return sim_hip_result(sim_hip_stream(stream) ? sim_pool_alloc(pool, out, bytes)
                                                  : hipErrorInvalidHandle);
@@ -225,7 +246,7 @@ enum { REUSE_FIRST = 1, REUSE_LAST = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED
 /** Sets a flag, the threshold, or a high-water mark, which can only be set to 0. */
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, int attribute, void *value) {
     SIM_HIP_START();
-    if (!is_pool(pool) || !value)
+    if (!value || !enter(pool))
         return sim_hip_result(hipErrorInvalidValue);
     const bool is_mark = attribute == RESERVED_HIGH || attribute == USED_HIGH;
     if (attribute >= REUSE_FIRST && attribute <= REUSE_LAST)
@@ -235,13 +256,13 @@ hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, int attribute, void *value)
     else if (is_mark && *(uint64_t *)value == 0)
         pool->used_high = pool->used;
     else
-        return sim_hip_result(hipErrorInvalidValue);
-    return hipSuccess;
+        return leave(hipErrorInvalidValue);
+    return leave(hipSuccess);
 }
 
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value) {
     SIM_HIP_START();
-    if (!is_pool(pool) || !value)
+    if (!value || !enter(pool))
         return sim_hip_result(hipErrorInvalidValue);
     if (attribute >= REUSE_FIRST && attribute <= REUSE_LAST)
         *(int *)value = pool->reuse[attribute - REUSE_FIRST];
@@ -252,42 +273,49 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value)
     else if (attribute == RESERVED_HIGH || attribute == USED_HIGH)
         *(uint64_t *)value = pool->used_high;
     else
-        return sim_hip_result(hipErrorInvalidValue);
-    return hipSuccess;
+        return leave(hipErrorInvalidValue);
+    return leave(hipSuccess);
 }
 
 // ---- access: kept and told; every device reaches all memory here
 
 enum { LOCATION_DEVICE = 1, ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_ALL = 3 };
 
-hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *list, size_t count) {
-    SIM_HIP_START();
-    if (!is_pool(pool) || (count && !list) || count > sim_hip.num_devices)
-        return sim_hip_result(hipErrorInvalidValue);
+/** Returns whether the descriptions can be those of a device's pool. */
+static bool are_good(const sim_device *device, const hipMemAccessDesc *list, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const int flags = list[i].flags, id = list[i].location.id;
-        const bool is_own = sim_hip_device_at(id) == pool->device;
+        const bool is_own = sim_hip_device_at(id) == device;
         if (list[i].location.type != LOCATION_DEVICE || !sim_hip_device_at(id) ||
             (flags != ACCESS_NONE && flags != ACCESS_READ && flags != ACCESS_ALL) ||
             (is_own && flags == ACCESS_NONE)) {
-            return sim_hip_result(hipErrorInvalidValue);
+            return false;
         }
     }
+    return true;
+}
+
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *list, size_t count) {
+    SIM_HIP_START();
+    if ((count && !list) || count > sim_hip.num_devices || !enter(pool))
+        return sim_hip_result(hipErrorInvalidValue);
+    if (!are_good(pool->device, list, count))
+        return leave(hipErrorInvalidValue);
     for (size_t i = 0; i < count; i++) {
         const uint32_t bit = 1u << list[i].location.id;
         pool->readers = list[i].flags ? pool->readers | bit : pool->readers & ~bit;
         pool->writers = list[i].flags == ACCESS_ALL ? pool->writers | bit : pool->writers & ~bit;
     }
-    return hipSuccess;
+    return leave(hipSuccess);
 }
 
 hipError_t hipMemPoolGetAccess(int *flags, hipMemPool_t pool, hipMemLocation *location) {
     SIM_HIP_START();
-    if (!flags || !is_pool(pool) || !location || location->type != LOCATION_DEVICE ||
-        !sim_hip_device_at(location->id)) {
+    if (!flags || !location || location->type != LOCATION_DEVICE ||
+        !sim_hip_device_at(location->id) || !enter(pool)) {
         return sim_hip_result(hipErrorInvalidValue);
     }
     const uint32_t bit = 1u << location->id;
     *flags = pool->writers & bit ? ACCESS_ALL : pool->readers & bit ? ACCESS_READ : ACCESS_NONE;
-    return hipSuccess;
+    return leave(hipSuccess);
 }

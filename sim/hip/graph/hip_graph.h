@@ -3,7 +3,7 @@
 #ifndef SIM_HIP_HIP_GRAPH_H
 #define SIM_HIP_HIP_GRAPH_H
 
-#include "hip_memory.h"
+#include "../memory/hip_memory.h"
 
 typedef struct ihipGraph *hipGraph_t;
 typedef struct hipGraphNode *hipGraphNode_t;
@@ -86,7 +86,7 @@ HIP_API hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNo
 HIP_API hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type);
 HIP_API hipError_t hipGraphDestroyNode(hipGraphNode_t node);
 
-// Nodes (graph_nodes.c, graph_copies.c).
+// Nodes (nodes.c, copies.c).
 HIP_API hipError_t hipGraphAddEmptyNode(hipGraphNode_t *out, hipGraph_t graph,
                                         const hipGraphNode_t *on, size_t count);
 HIP_API hipError_t hipGraphAddKernelNode(hipGraphNode_t *out, hipGraph_t graph,
@@ -169,7 +169,7 @@ HIP_API hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMem
 HIP_API hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
                                                    const hipMemsetParams *params);
 
-// Execution (graph_exec.c).
+// Execution (exec.c).
 HIP_API hipError_t hipGraphInstantiate(hipGraphExec_t *out, hipGraph_t graph,
                                        hipGraphNode_t *error_node, char *log, size_t log_bytes);
 HIP_API hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *out, hipGraph_t graph,

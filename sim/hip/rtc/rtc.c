@@ -4,8 +4,8 @@
 //
 // A name expression becomes a pointer at the end of the source; clang's assembly says what it
 // points to. So a program is compiled to assembly, which is then assembled.
-#include "rtc_clang.h"
-#include "runtime.h"
+#include "../runtime.h"
+#include "clang.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,40 +286,34 @@ hiprtcResult hiprtcGetProgramLog(hiprtcProgram p, char *log) {
     return HIPRTC_SUCCESS;
 }
 
-/** Returns whether a program has code, or bitcode, as is asked. */
-static hiprtcResult check_code(hiprtcProgram p, const void *out, bool is_bitcode) {
-    if (!out)
+/** Gives the size of a program's code, or bitcode, as is asked, and copies it: either may be
+ *  null. */
+static hiprtcResult give_code(hiprtcProgram p, bool is_bitcode, size_t *bytes, char *code) {
+    if (!bytes && !code)
         return HIPRTC_ERROR_INVALID_INPUT;
-    return is_program(p) && p->code && p->is_bitcode == is_bitcode ? HIPRTC_SUCCESS
-                                                                   : HIPRTC_ERROR_INVALID_PROGRAM;
+    if (!is_program(p) || !p->code || p->is_bitcode != is_bitcode)
+        return HIPRTC_ERROR_INVALID_PROGRAM;
+    if (bytes)
+        *bytes = p->code_bytes;
+    if (code)
+        memcpy(code, p->code, p->code_bytes);
+    return HIPRTC_SUCCESS;
 }
 
 hiprtcResult hiprtcGetCodeSize(hiprtcProgram p, size_t *bytes) {
-    hiprtcResult result = check_code(p, bytes, false);
-    if (result == HIPRTC_SUCCESS)
-        *bytes = p->code_bytes;
-    return result;
+    return give_code(p, false, bytes, nullptr);
 }
 
 hiprtcResult hiprtcGetCode(hiprtcProgram p, char *code) {
-    hiprtcResult result = check_code(p, code, false);
-    if (result == HIPRTC_SUCCESS)
-        memcpy(code, p->code, p->code_bytes);
-    return result;
+    return give_code(p, false, nullptr, code);
 }
 
 hiprtcResult hiprtcGetBitcodeSize(hiprtcProgram p, size_t *bytes) {
-    hiprtcResult result = check_code(p, bytes, true);
-    if (result == HIPRTC_SUCCESS)
-        *bytes = p->code_bytes;
-    return result;
+    return give_code(p, true, bytes, nullptr);
 }
 
 hiprtcResult hiprtcGetBitcode(hiprtcProgram p, char *bitcode) {
-    hiprtcResult result = check_code(p, bitcode, true);
-    if (result == HIPRTC_SUCCESS)
-        memcpy(bitcode, p->code, p->code_bytes);
-    return result;
+    return give_code(p, true, nullptr, bitcode);
 }
 
 const char *hiprtcGetErrorString(hiprtcResult result) {

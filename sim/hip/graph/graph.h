@@ -4,7 +4,7 @@
 #ifndef SIM_HIP_GRAPH_H
 #define SIM_HIP_GRAPH_H
 
-#include "runtime.h"
+#include "../runtime.h"
 
 struct hipGraphNode {
     hipGraph_t graph;
@@ -54,16 +54,15 @@ void sim_nodes_clear(sim_nodes *nodes);
 bool sim_nodes_has(const sim_nodes *nodes, const struct hipGraphNode *node);
 /** Copies an operation that a graph holds; null without memory. */
 sim_op *sim_graph_copy_op(const sim_op *op);
-/** Gives a node an operation, in place of the one it has. */
-void sim_node_set_op(hipGraphNode_t node, sim_op *op);
-/** Fills in a node's parameters from its operation, which a stream captured. */
-bool sim_node_describe(hipGraphNode_t node);
+/** Gives a node an operation, or none, in place of the one it has. Returns false without memory:
+ *  the operation is then freed, and the node as it was. (nodes.c) */
+bool sim_node_set_op(hipGraphNode_t node, sim_op *op);
 /** Puts a graph's nodes in an order in which each comes behind those on which it depends. Returns
  *  false if there is none. */
 bool sim_graph_order(hipGraph_t graph, hipGraphNode_t *order);
 /** Returns whether two graphs have the same nodes, of the same types, and dependencies. */
 bool sim_graph_is_alike(hipGraph_t a, hipGraph_t b);
-/** Checks where a node is to be added, and adds it. (graph_nodes.c) */
+/** Checks where a node is to be added, and adds it. (nodes.c) */
 hipError_t sim_graph_place(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,
                            size_t count, hipGraphNodeType type);
 /** Removes a node that was just added, on an error, which it returns. */
@@ -73,7 +72,7 @@ hipError_t sim_graph_typed(hipGraphNode_t node, hipGraphNodeType type);
 /** Finds the copy of a node of the type in an executable graph. Errors: hipErrorInvalidValue. */
 hipError_t sim_exec_typed(hipGraphNode_t *out, hipGraphExec_t exec, hipGraphNode_t node,
                           hipGraphNodeType type);
-/** Fills in the parameters of a copy or fill. (graph_copies.c) */
+/** Fills in the parameters of a copy or fill. (copies.c) */
 void sim_graph_describe_box(hipGraphNode_t node);
 /** Returns the copy of a node in an executable graph, or null. */
 hipGraphNode_t sim_exec_node(hipGraphExec_t exec, hipGraphNode_t node);

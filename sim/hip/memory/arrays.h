@@ -3,7 +3,7 @@
 #ifndef SIM_HIP_ARRAYS_H
 #define SIM_HIP_ARRAYS_H
 
-#include "runtime.h"
+#include "../runtime.h"
 
 struct hipArray {
     HIP_ARRAY3D_DESCRIPTOR desc; // elements; Height and Depth are 0 where the array lacks them

@@ -69,11 +69,10 @@ hipError_t sim_capture_op(sim_stream *stream, sim_op *op) {
         capture->is_invalid = true;
         return hipErrorOutOfMemory;
     }
-    node->op = op;
-    if (op->kind == SIM_OP_BOX)
-        sim_graph_describe_box(node);
-    if (!sim_node_describe(node))
+    if (!sim_node_set_op(node, op)) // the operation is gone, which no error may say
         capture->is_invalid = true;
+    else if (op->kind == SIM_OP_BOX)
+        sim_graph_describe_box(node);
     return hipSuccess;
 }
 
@@ -129,26 +128,26 @@ hipError_t sim_capture_refuse(sim_stream *stream) {
     return hipErrorStreamCaptureImplicit;
 }
 
-/** Returns whether a node is one of some, or leads to one of them. */
-static bool leads_to(hipGraph_t graph, const struct hipGraphNode *node, const sim_nodes *ends) {
-    if (sim_nodes_has(ends, node))
-        return true;
+static bool has_dependents(hipGraph_t graph, const struct hipGraphNode *node) {
     for (hipGraphNode_t other = graph->first; other; other = other->next)
         if (sim_nodes_has(&other->on, node))
             return true;
     return false;
 }
 
-/** Returns whether all streams that joined have been waited for: what they captured last leads to
- *  what the first stream captured. */
+/** Returns whether all streams that joined have been waited for. As in AMD's runtime, the leaves
+ *  decide: a node with dependents leads to a leaf, and a leaf that a stream captured is what some
+ *  stream captured last, which must be what the first stream depends on. */
 static bool is_joined(const sim_capture *capture) {
+    const sim_nodes *ends = &capture->origin->capture_last;
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         for (sim_stream *s = sim_hip.devices[i].streams; s; s = s->next)
-            for (size_t k = 0; s->capture == capture && k < s->capture_last.count; k++)
-                if (!leads_to(capture->graph, s->capture_last.list[k],
-                              &capture->origin->capture_last) &&
-                    !sim_nodes_has(&capture->dropped, s->capture_last.list[k]))
+            for (size_t k = 0; s->capture == capture && k < s->capture_last.count; k++) {
+                const struct hipGraphNode *node = s->capture_last.list[k];
+                if (!sim_nodes_has(ends, node) && !has_dependents(capture->graph, node) &&
+                    !sim_nodes_has(&capture->dropped, node))
                     return false;
+            }
     return true;
 }
 

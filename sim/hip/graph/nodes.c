@@ -54,17 +54,27 @@ hipError_t sim_exec_typed(hipGraphNode_t *out, hipGraphExec_t exec, hipGraphNode
 
 // ---- kernels
 
-/** Lets kernel_params point to the operation's arguments, as the program asks for them. */
-static bool find_params(hipGraphNode_t node) {
-    const sim_kernel *k = sim_hip_launch_of(node->op)->function->kernel;
+/** Makes pointers to the arguments of an operation, as the program asks for them; null without
+ *  memory. */
+static void **params_of(sim_op *op) {
+    const sim_kernel *k = sim_hip_launch_of(op)->function->kernel;
     void **params = calloc(k->num_args + 1, sizeof *params);
-    if (!params)
-        return false;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < k->num_args; i++)
+    for (uint32_t i = 0; params && i < k->num_args; i++)
         if (k->args[i].hidden < 0)
-            params[n++] = sim_hip_launch_args(node->op) + k->args[i].offset;
+            params[n++] = sim_hip_launch_args(op) + k->args[i].offset;
+    return params;
+}
+
+bool sim_node_set_op(hipGraphNode_t node, sim_op *op) {
+    void **params = nullptr;
+    if (op && op->kind == SIM_OP_LAUNCH && !(params = params_of(op))) {
+        free(op); // a graph's operations own nothing beside themselves
+        return false;
+    }
+    free(node->op);
     free(node->kernel_params);
+    node->op = op;
     node->kernel_params = params;
     return true;
 }
@@ -91,8 +101,7 @@ static hipError_t set_kernel(hipGraphNode_t node, const hipKernelNodeParams *p) 
         error = sim_hip_launch_op(&op, l.function->module->device, &l);
     if (error != hipSuccess)
         return error;
-    sim_node_set_op(node, op);
-    return find_params(node) ? hipSuccess : hipErrorOutOfMemory;
+    return sim_node_set_op(node, op) ? hipSuccess : hipErrorOutOfMemory;
 }
 
 hipError_t hipGraphAddKernelNode(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,
@@ -142,9 +151,7 @@ static hipError_t set_host(hipGraphNode_t node, const hipHostNodeParams *p) {
     if (!p || !p->fn)
         return hipErrorInvalidValue;
     sim_op *op = sim_hip_host_op(p);
-    if (op)
-        sim_node_set_op(node, op);
-    return op ? hipSuccess : hipErrorOutOfMemory;
+    return op && sim_node_set_op(node, op) ? hipSuccess : hipErrorOutOfMemory;
 }
 
 hipError_t hipGraphAddHostNode(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,
@@ -179,10 +186,6 @@ hipError_t hipGraphExecHostNodeSetParams(hipGraphExec_t exec, hipGraphNode_t nod
     hipGraphNode_t copy;
     hipError_t error = sim_exec_typed(&copy, exec, node, hipGraphNodeTypeHost);
     return sim_hip_result(error == hipSuccess ? set_host(copy, params) : error);
-}
-
-bool sim_node_describe(hipGraphNode_t node) {
-    return node->type != hipGraphNodeTypeKernel || find_params(node);
 }
 
 // ---- events

@@ -3,7 +3,7 @@
 //
 // It never moves, so that advice and prefetches change nothing but what the program is told of
 // them, which is kept for each page of an allocation.
-#include "runtime.h"
+#include "../runtime.h"
 
 #include <stdlib.h>
 #include <string.h>

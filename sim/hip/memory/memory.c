@@ -3,7 +3,7 @@
 //
 // A device pointer is a guest address; hipHostMalloc's memory has the same address on both sides.
 // Ranges are checked when a call is made, and looked up again when the stream comes to it.
-#include "runtime.h"
+#include "../runtime.h"
 
 // ---- allocations
 

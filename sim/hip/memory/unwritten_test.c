@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // check=uninit and the program: which calls of HIP write device memory, and which bytes a kernel
 // then finds written.
-#include "hip_testing.h"
+#include "../hip_testing.h"
 
 enum { WORDS = 1024, BYTES = 4 * WORDS, THREADS = 128 }; // as in testdata/pair.h
 
