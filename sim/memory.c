@@ -7,79 +7,19 @@
 // memory keeps its host address. An address is never given out twice before the whole range has
 // been used, and the last allocations that were freed stay in the table, so that a late access can
 // be named.
-#include "memory.h"
+#include "memory_inner.h"
 
-#include "options.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum {
-    PAGE_SHIFT = 16,
-    LEVEL2_SHIFT = 32, // an upper entry covers 4 GiB
-    LEVEL1_SIZE = 1 << (47 - LEVEL2_SHIFT),
-    LEVEL2_SIZE = 1 << (LEVEL2_SHIFT - PAGE_SHIFT),
-    MAX_FREED = 1 << 16, // freed allocations that are remembered
-};
+enum { MAX_FREED = 1 << 16 }; // freed allocations that are remembered
 /** The most host memory of freed allocations that is kept for threads that may still use it. With
  *  more, the thread that frees waits. */
 constexpr uint64_t MAX_CONDEMNED = UINT64_C(256) << 20;
-constexpr uint64_t PAGE_BYTES = UINT64_C(1) << PAGE_SHIFT;
-constexpr uint64_t GUEST_FIRST = UINT64_C(0x400000000000);
-constexpr uint64_t GUEST_LAST = UINT64_C(0x500000000000);
 
-typedef _Atomic(sim_region *) page_entry;
-struct registration;
-
-struct sim_memory {
-    _Atomic(page_entry *) level1[LEVEL1_SIZE];
-    pthread_mutex_t lock;   // of everything below
-    pthread_rwlock_t users; // held for reading while host addresses are in use
-    uint64_t next;          // where the next device allocation goes
-    uint64_t used[SIM_MAX_DEVICES];
-    _Atomic(struct registration *) registrations; // never taken out of the list
-    sim_region **regions;                         // live and remembered regions, in order of
-                                                  // allocation
-    size_t num_regions, cap_regions, num_freed;
-    atomic_bool keeps_pages;  // device memory is made of pages, as host memory is
-    atomic_bool notes_writes; // writes to device memory are noted
-    sim_region *condemned;    // freed regions that still have their host memory
-    _Atomic uint64_t condemned_bytes;
-};
-
-static page_entry *page_at(const sim_memory *memory, uint64_t addr) {
-    if (addr >> 47)
-        return nullptr;
-    page_entry *level2 =
-        atomic_load_explicit(&memory->level1[addr >> LEVEL2_SHIFT], memory_order_acquire);
-    return level2 ? &level2[addr >> PAGE_SHIFT & (LEVEL2_SIZE - 1)] : nullptr;
-}
-
-/** Stands in the table for pages with registered memory, which begins and ends anywhere in a
- *  page. */
-static sim_region shared_page;
-
-typedef struct registration {
-    sim_region region; // bytes 0: free to be used again
-    struct registration *next;
-} registration;
-
-static sim_region *registered_at(const sim_memory *memory, uint64_t addr) {
-    for (registration *r = atomic_load(&memory->registrations); r; r = r->next)
-        if (addr - r->region.base < r->region.bytes)
-            return &r->region;
-    return nullptr;
-}
-
-static sim_region *region_at(const sim_memory *memory, uint64_t addr) {
-    page_entry *page = page_at(memory, addr);
-    sim_region *region = page ? atomic_load_explicit(page, memory_order_acquire) : nullptr;
-    return region == &shared_page ? registered_at(memory, addr) : region;
-}
+sim_region sim_shared_page;
 
 /** Makes the upper entries for a range. Returns false without memory. */
 static bool reserve_pages(sim_memory *memory, uint64_t base, uint64_t bytes) {
@@ -107,10 +47,6 @@ static void unmap_pages(sim_memory *memory, sim_region *region) {
     }
 }
 
-static uint64_t round_up(uint64_t bytes) {
-    return (bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
-}
-
 /** Returns zero-filled host memory. Small blocks come from the heap, so that many of them cost
  *  little, unless `mapped` asks for pages. */
 static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind, uint64_t mapped) {
@@ -133,8 +69,13 @@ static uint8_t *host_alloc(uint64_t bytes, sim_region_kind kind, uint64_t mapped
     return host + head;
 }
 
-static void host_free(sim_region *region) {
-    if (!region->mapped && region->size < PAGE_BYTES && !sim_is_shared_kind(region->kind))
+void sim_memory_host_free(sim_region *region) {
+    if (region->is_shared)
+        close(region->fd);
+    if (region->kind == SIM_REGION_VIRTUAL)
+        ; // it is not the region's
+    else if (!region->is_shared && !region->mapped && region->size < PAGE_BYTES &&
+             !sim_is_shared_kind(region->kind))
         free(region->host);
     else
         munmap(region->host, round_up(region->size));
@@ -143,16 +84,20 @@ static void host_free(sim_region *region) {
     region->written = nullptr;
 }
 
-/** Returns a place in the guest's range, with a guard page behind it; 0 if none is left. Large
- *  places begin at multiples of 2 MiB, as with AMD's driver; device malloc relies on that. */
-static uint64_t place(sim_memory *memory, uint64_t bytes) {
-    constexpr uint64_t LARGE = UINT64_C(2) << 20;
-    const uint64_t base = bytes < LARGE ? memory->next : (memory->next + LARGE - 1) & ~(LARGE - 1);
+/** Returns a place in the guest's range, with a guard page behind it; 0 if none is left. */
+uint64_t sim_memory_place(sim_memory *memory, uint64_t bytes, uint64_t alignment) {
+    const uint64_t base = (memory->next + alignment - 1) & ~(alignment - 1);
     const uint64_t span = round_up(bytes) + PAGE_BYTES;
     if (base > GUEST_LAST || span > GUEST_LAST - base)
         return 0;
     memory->next = base + span;
     return base;
+}
+
+/** Large places begin at multiples of 2 MiB, as with AMD's driver; device malloc relies on that. */
+static uint64_t place(sim_memory *memory, uint64_t bytes) {
+    constexpr uint64_t LARGE = UINT64_C(2) << 20;
+    return sim_memory_place(memory, bytes, bytes < LARGE ? PAGE_BYTES : LARGE);
 }
 
 static bool append(sim_memory *memory, sim_region *region) {
@@ -169,9 +114,10 @@ static bool append(sim_memory *memory, sim_region *region) {
 }
 
 /** Gives region an address and enters it in the table. */
-static bool install(sim_memory *memory, sim_region *region) {
-    region->base =
-        sim_is_shared_kind(region->kind) ? (uintptr_t)region->host : place(memory, region->size);
+bool sim_memory_install(sim_memory *memory, sim_region *region) {
+    if (!region->base)
+        region->base = sim_is_shared_kind(region->kind) ? (uintptr_t)region->host
+                                                        : place(memory, region->size);
     if (!region->base || !reserve_pages(memory, region->base, region->size) ||
         !append(memory, region)) {
         return false;
@@ -184,26 +130,32 @@ static bool install(sim_memory *memory, sim_region *region) {
 
 const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
                                    uint32_t device) {
+    return sim_memory_alloc_at(memory, 0, bytes, kind, device);
+}
+
+const sim_region *sim_memory_alloc_at(sim_memory *memory, uint64_t base, uint64_t bytes,
+                                      sim_region_kind kind, uint32_t device) {
     if (bytes == 0 || bytes > GUEST_LAST - GUEST_FIRST)
         return nullptr;
     sim_region *region = calloc(1, sizeof *region);
     if (!region)
         return nullptr;
-    *region = (sim_region){.bytes = bytes, .size = bytes, .kind = kind, .device = device};
+    *region =
+        (sim_region){.base = base, .bytes = bytes, .size = bytes, .kind = kind, .device = device};
     if (kind == SIM_REGION_DEVICE && atomic_load(&memory->keeps_pages))
         region->mapped = round_up(bytes);
     region->host = host_alloc(bytes, kind, region->mapped);
     bool ok = region->host, is_noted = kind == SIM_REGION_DEVICE && memory->notes_writes;
     if (ok && is_noted && !(region->written = sim_written_create(bytes))) {
-        host_free(region);
+        sim_memory_host_free(region);
         ok = false;
     }
     if (ok) {
         pthread_mutex_lock(&memory->lock);
-        ok = install(memory, region);
+        ok = sim_memory_install(memory, region);
         pthread_mutex_unlock(&memory->lock);
         if (!ok)
-            host_free(region);
+            sim_memory_host_free(region);
     }
     if (!ok) {
         free(region);
@@ -243,7 +195,7 @@ static void condemn(sim_memory *memory, sim_region *region) {
 static void give_back(sim_memory *memory) {
     pthread_mutex_lock(&memory->lock);
     for (; memory->condemned; memory->condemned = memory->condemned->next) {
-        host_free(memory->condemned);
+        sim_memory_host_free(memory->condemned);
         memory->condemned_bytes -= memory->condemned->size;
         memory->num_freed++;
     }
@@ -349,7 +301,7 @@ bool sim_memory_register(sim_memory *memory, void *host, uint64_t bytes, uint32_
                                  .device = device,
                                  .kind = SIM_REGION_REGISTERED};
         for (uint64_t at = addr; at < addr + bytes; at = (at | (PAGE_BYTES - 1)) + 1)
-            atomic_store_explicit(page_at(memory, at), &shared_page, memory_order_release);
+            atomic_store_explicit(page_at(memory, at), &sim_shared_page, memory_order_release);
     }
     pthread_mutex_unlock(&memory->lock);
     pthread_rwlock_unlock(&memory->users);
@@ -429,83 +381,6 @@ uint64_t sim_memory_used(sim_memory *memory, uint32_t device) {
     return used;
 }
 
-/** Returns how far addr is from a region; 0 inside the region. */
-static uint64_t distance(const sim_region *region, uint64_t addr) {
-    if (addr < region->base)
-        return region->base - addr;
-    const uint64_t offset = addr - region->base;
-    return offset < region->size ? 0 : offset - region->size + 1;
-}
-
-/** Returns which of two regions addr is nearer to, the live one if addr is as near to both; `best`
- *  may be null. */
-static const sim_region *nearer(const sim_region *best, const sim_region *region, uint64_t addr) {
-    const uint64_t far = distance(region, addr);
-    const bool wins = far <= PAGE_BYTES && (!best || far < distance(best, addr) ||
-                                            (far == distance(best, addr) && region->bytes));
-    return wins ? region : best;
-}
-
-/** Returns the nearest region within a page of addr. */
-static const sim_region *nearest(const sim_memory *memory, uint64_t addr) {
-    const sim_region *best = nullptr;
-    for (size_t i = 0; i < memory->num_regions; i++)
-        best = nearer(best, memory->regions[i], addr);
-    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next)
-        best = nearer(best, &r->region, addr);
-    return best;
-}
-
-bool sim_memory_nearest(sim_memory *memory, uint64_t addr, sim_region *out) {
-    pthread_mutex_lock(&memory->lock);
-    const sim_region *region = nearest(memory, addr);
-    *out = region ? *region : (sim_region){};
-    pthread_mutex_unlock(&memory->lock);
-    return region;
-}
-
-static bool is_freed_part(const sim_region *region, uint64_t addr) {
-    return !region->bytes && addr - region->base < region->size;
-}
-
-bool sim_memory_was_freed(const sim_memory *memory, uint64_t addr) {
-    const sim_region *region = region_at(memory, addr);
-    if (region)
-        return is_freed_part(region, addr);
-    for (const registration *r = atomic_load(&memory->registrations); r; r = r->next)
-        if (is_freed_part(&r->region, addr))
-            return true;
-    return false;
-}
-
-void sim_region_describe(const sim_region *region, uint64_t addr, uint64_t bytes, char *text,
-                         size_t text_bytes) {
-    static const char *const kinds[] = {"allocation",         "host allocation",
-                                        "code object",        "kernel argument segment",
-                                        "managed allocation", "registered host range"};
-    const char *freed = region->bytes ? "" : "freed ", *kind = kinds[region->kind];
-    unsigned long long base = region->base, size = region->size, offset = addr - region->base;
-    if (!size) {
-        snprintf(text, text_bytes, "no allocation is near");
-    } else if (addr < region->base) {
-        snprintf(text, text_bytes, "%llu bytes before a %llu-byte %s%s at 0x%llx",
-                 (unsigned long long)(region->base - addr), size, freed, kind, base);
-    } else if (offset >= size) {
-        snprintf(text, text_bytes, "%llu bytes past the end of a %llu-byte %s%s at 0x%llx",
-                 offset - size, size, freed, kind, base);
-    } else if (!region->bytes) {
-        snprintf(text, text_bytes, "%llu bytes into a %llu-byte %s at 0x%llx that was freed",
-                 offset, size, kind, base);
-    } else if (offset + bytes <= size) {
-        snprintf(text, text_bytes, "%llu bytes into a %llu-byte %s at 0x%llx", offset, size, kind,
-                 base);
-    } else {
-        snprintf(text, text_bytes,
-                 "the last %llu of its bytes are past the end of a %llu-byte %s at 0x%llx",
-                 (unsigned long long)(offset + bytes - size), size, kind, base);
-    }
-}
-
 void sim_memory_enter(sim_memory *memory) {
     pthread_rwlock_rdlock(&memory->users);
 }
@@ -542,7 +417,7 @@ void sim_memory_destroy(sim_memory *memory) {
         return;
     for (size_t i = 0; i < memory->num_regions; i++) {
         if (memory->regions[i]->host)
-            host_free(memory->regions[i]);
+            sim_memory_host_free(memory->regions[i]);
         free(memory->regions[i]);
     }
     for (registration *r = atomic_load(&memory->registrations), *next; r; r = next) {

@@ -16,6 +16,8 @@ typedef enum sim_region_kind {
     SIM_REGION_KERNARG,
     SIM_REGION_MANAGED,    // hipMallocManaged: as SIM_REGION_HOST
     SIM_REGION_REGISTERED, // hipHostRegister: the program's own memory, at any address
+    SIM_REGION_IMPORTED,   // device memory of another process
+    SIM_REGION_VIRTUAL,    // a part of a reserved range; its host memory is the caller's
 } sim_region_kind;
 
 /** Returns whether memory of a kind, allocated here, has the same address for guest and host. */
@@ -37,6 +39,8 @@ typedef struct sim_region {
     uint32_t flags;                  // flags that sim_memory_tag was given
     uint64_t code_start, code_bytes; // guest address and size of instructions; 0 bytes: none
     uint64_t mapped;         // bytes of host memory at `host`, whole pages; 0: just `size` bytes
+    bool is_shared;          // the host memory is that of a file, which other processes may map
+    int fd;                  // of the file, which the allocation owns
     sim_written *written;    // null: all bytes count as written
     struct sim_region *next; // next freed allocation whose host memory is still there
 } sim_region;
@@ -72,6 +76,36 @@ void sim_memory_fork_child(sim_memory *memory);
  *  space has no more. */
 const sim_region *sim_memory_alloc(sim_memory *memory, uint64_t bytes, sim_region_kind kind,
                                    uint32_t device);
+/** Makes a file of zeros in memory, in pages of 64 KiB. Returns its descriptor; -1 on failure.
+ *  (memory_file.c) */
+int sim_memory_file(uint64_t bytes);
+/** Returns whether a descriptor is that of such a file, of any process; its size. */
+bool sim_memory_is_file(int fd, uint64_t *bytes);
+/** Maps a file, at `host` if that is not null. Returns null on failure. */
+void *sim_memory_map_file(void *host, int fd, uint64_t bytes);
+/** Moves the host memory of the device allocation that begins at addr to a file, if it is not there
+ *  yet. Returns the descriptor, which stays the allocation's; -1 if there is no such allocation, or
+ *  no memory. Waits for running dispatches. */
+int sim_memory_share(sim_memory *memory, uint64_t addr);
+/** Makes an allocation of a file's memory, of kind SIM_REGION_IMPORTED. On success the descriptor
+ *  is the allocation's. */
+const sim_region *sim_memory_open(sim_memory *memory, int fd, uint64_t bytes, uint32_t device);
+/** Reserves addresses, at a multiple of `alignment`, a power of two of at least 64 KiB. Returns 0
+ *  if none are left. Nobody else gets them, so that there is no call to give them back. */
+uint64_t sim_memory_reserve(sim_memory *memory, uint64_t bytes, uint64_t alignment);
+/** Waits for running dispatches and copies, and holds others back until sim_memory_go. Between
+ *  these the program may change which parts of a reserved range have memory. */
+void sim_memory_stop(sim_memory *memory);
+void sim_memory_go(sim_memory *memory);
+/** Lets the guest see a part of a reserved range, in whole pages of 64 KiB, until the part is
+ *  retired. Returns false without memory. */
+bool sim_memory_show(sim_memory *memory, uint64_t base, uint64_t bytes, void *host,
+                     uint32_t device);
+/** Counts bytes that are no allocation's as used on a device; negative: no longer. */
+void sim_memory_count(sim_memory *memory, uint32_t device, int64_t bytes);
+/** Allocates as sim_memory_alloc does, at an address that was reserved. */
+const sim_region *sim_memory_alloc_at(sim_memory *memory, uint64_t base, uint64_t bytes,
+                                      sim_region_kind kind, uint32_t device);
 /** Ends the allocation that begins at addr. Returns false if there is none. Host memory is given
  *  back when the last thread that has entered the memory leaves it. The call does not wait for
  *  these threads, so that a kernel may wait for the caller. */

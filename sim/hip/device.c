@@ -24,6 +24,7 @@ static uint32_t num_listed, num_hidden;   // of QUERN_SIM's devices
 // ---- start, end, fork
 
 static void before_fork(void) {
+    sim_virtual_fork_prepare();
     sim_hip_fork_registry_prepare();
     pthread_mutex_lock(&sim_hip.lock);
     if (sim_hip.memory)
@@ -43,6 +44,7 @@ static void after_fork_in_parent(void) {
         sim_memory_fork_parent(sim_hip.memory);
     pthread_mutex_unlock(&sim_hip.lock);
     sim_hip_fork_registry_done();
+    sim_virtual_fork_done();
 }
 
 static void after_fork_in_child(void) {
@@ -57,6 +59,7 @@ static void after_fork_in_child(void) {
     sim_hip_fork_streams();
     sim_hip_fork_faults();
     sim_hip_fork_registry_done();
+    sim_virtual_fork_done();
 }
 
 /** Runs at process exit or dlclose. No thread of ours may be left, and no guest memory. */
@@ -75,9 +78,12 @@ static void after_fork_in_child(void) {
     }
     sim_hip.num_devices = 0;
     sim_graphs_free_all();
+    sim_blocks_reset(nullptr);
     sim_arrays_free_all();
     sim_managed_forget(0);
     sim_pools_reset(nullptr);
+    sim_virtual_reset(nullptr);
+    sim_ipc_close_all();
     sim_memory_destroy(sim_hip.memory);
     sim_hip.memory = nullptr;
     sim_hip_finish_faults(); // may not return
@@ -348,6 +354,8 @@ hipError_t hipDeviceReset(void) {
     sim_hip_unload_modules(device);
     sim_memory_free_all(sim_hip.memory, SIM_REGION_DEVICE, device->id);
     sim_pools_reset(device);
+    sim_virtual_reset(device);
+    sim_blocks_reset(device);
     pthread_mutex_lock(&sim_hip.lock);
     device->heap = 0;
     device->error = hipSuccess;

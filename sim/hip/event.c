@@ -3,6 +3,7 @@
 #include "runtime.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 typedef struct event_op {
     sim_op op;
@@ -17,6 +18,8 @@ static void release(hipEvent_t event) {
         return;
     sim_capture_forget(event);
     sim_moment_release(event->moment);
+    if (event->counts != &event->own)
+        sim_event_unshare(event);
     free(event);
 }
 
@@ -42,18 +45,31 @@ static hipError_t run_record(sim_stream *stream, sim_op *op) {
  *  stream is done. */
 static void pass_event(sim_op *op) {
     event_op *record = (event_op *)op;
-    if (record->event->passed < record->count)
-        record->event->passed = record->count;
+    _Atomic uint64_t *passed = &record->event->counts->passed;
+    for (uint64_t old = *passed; old < record->count;) // other processes may count too
+        if (atomic_compare_exchange_weak(passed, &old, record->count))
+            break;
     pthread_cond_broadcast(&sim_hip.changed);
     sim_moment_close(record->moment);
     release_event(op);
 }
 
+/** Gives the lock back for a moment, as no process tells another that an event has passed. */
+static void look_again_later(void) {
+    enum { MICROSECONDS = 20 };
+    pthread_mutex_unlock(&sim_hip.lock);
+    usleep(MICROSECONDS);
+    pthread_mutex_lock(&sim_hip.lock);
+}
+
 /** Waits for a record of the event. The lock is held. */
 static void wait_for(hipEvent_t event, uint64_t count) {
     event->references++;
-    while (event->passed < count && !sim_hip.is_stopping)
-        pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
+    while (event->counts->passed < count && !sim_hip.is_stopping)
+        if (event->counts == &event->own)
+            pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
+        else
+            look_again_later();
     release(event);
 }
 
@@ -85,23 +101,31 @@ static event_op *new_op(hipEvent_t event, hipError_t (*run)(sim_stream *, sim_op
     return op;
 }
 
-hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
-    // The known flags are blocking synchronisation, no timing, and three flags about fences, which
-    // change nothing here.
-    enum { KNOWN = 3 };
-    constexpr unsigned FENCES = 0xe0000000;
-    SIM_HIP_START();
-    if (!out || flags & ~(KNOWN | FENCES))
-        return sim_hip_result(hipErrorInvalidValue);
+hipError_t sim_event_create(hipEvent_t *out, unsigned flags) {
     hipEvent_t event = calloc(1, sizeof *event);
     if (!event)
-        return sim_hip_result(hipErrorOutOfMemory);
+        return hipErrorOutOfMemory;
     event->magic = SIM_EVENT_MAGIC;
     event->flags = flags;
     event->references = 1;
     event->device = sim_hip_device();
+    event->counts = &event->own;
     *out = event;
     return hipSuccess;
+}
+
+hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
+    // The known flags are blocking synchronisation, no timing, other processes, and three flags
+    // about fences, which change nothing here. An event of several processes has no time.
+    enum {
+        KNOWN = 3 | hipEventInterprocess,
+        SHARED = hipEventInterprocess | hipEventDisableTiming
+    };
+    constexpr unsigned FENCES = 0xe0000000;
+    SIM_HIP_START();
+    if (!out || flags & ~(KNOWN | FENCES) || (flags & SHARED) == hipEventInterprocess)
+        return sim_hip_result(hipErrorInvalidValue);
+    return sim_hip_result(sim_event_create(out, flags));
 }
 
 hipError_t hipEventCreate(hipEvent_t *out) {
@@ -143,7 +167,7 @@ hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream) {
     op->moment = moment;
     pthread_mutex_lock(&sim_hip.lock);
     sim_capture_forget(event);
-    op->count = ++event->recorded;
+    op->count = ++event->counts->recorded;
     sim_moment_release(event->moment);
     event->moment = sim_moment_keep(moment);
     pthread_mutex_unlock(&sim_hip.lock);
@@ -177,7 +201,7 @@ hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event) {
     if (!op)
         return hipErrorOutOfMemory;
     pthread_mutex_lock(&sim_hip.lock);
-    op->count = event->recorded;
+    op->count = event->counts->recorded;
     op->moment = sim_moment_keep(event->moment);
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_queue(stream, &op->op, nullptr);
@@ -199,7 +223,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     pthread_mutex_lock(&sim_hip.lock);
     sim_device *device = event->device;
     sim_moment *moment = sim_moment_keep(event->moment);
-    wait_for(event, event->recorded);
+    wait_for(event, event->counts->recorded);
     sim_hip_time_waited(device, moment);
     sim_moment_release(moment);
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : device->error;
@@ -214,7 +238,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
     if (is_captured(event))
         return sim_hip_result(hipErrorCapturedEvent);
     pthread_mutex_lock(&sim_hip.lock);
-    const bool is_passed = event->passed >= event->recorded;
+    const bool is_passed = event->counts->passed >= event->counts->recorded;
     if (is_passed)
         sim_hip_time_waited(event->device, event->moment);
     pthread_mutex_unlock(&sim_hip.lock);
@@ -226,7 +250,7 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     if (!ms)
         return sim_hip_result(hipErrorInvalidValue);
     if (!sim_hip_is_event(start) || !sim_hip_is_event(stop) || start->device != stop->device ||
-        !start->recorded || !stop->recorded ||
+        !start->counts->recorded || !stop->counts->recorded ||
         (start->flags | stop->flags) & hipEventDisableTiming) {
         return sim_hip_result(hipErrorInvalidHandle);
     }

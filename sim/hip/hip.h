@@ -30,6 +30,7 @@ enum {
     HIP_VERSION = 70100000, // major * 10^7 + minor * 10^5 + patch
     hipStreamNonBlocking = 1,
     hipEventDisableTiming = 2,
+    hipEventInterprocess = 4,
 };
 
 typedef enum hipMemcpyKind {
@@ -533,6 +534,7 @@ HIP_API hipError_t hipLaunchKernel_spt(const void *kernel, dim3 grid, dim3 block
 #include "graph/hip_graph.h"
 #include "hip_launch.h"
 #include "memory/hip_memory.h"
+#include "memory/hip_virtual.h"
 #include "rtc/hip_rtc.h"
 
 #endif

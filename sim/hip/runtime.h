@@ -76,6 +76,11 @@ struct sim_stream {
     uint64_t printf_bytes;
 };
 
+/** Calls of hipEventRecord, and how many of them the stream reached. */
+typedef struct sim_event_counts {
+    _Atomic uint64_t recorded, passed;
+} sim_event_counts;
+
 struct sim_event {
     uint64_t magic;
     unsigned flags, references;
@@ -84,7 +89,8 @@ struct sim_event {
     sim_moment *moment; // the same on the device, of the last record, if time is modelled
     unsigned long long capture_id; // of the last record, if a graph captured it; else 0
     struct sim_nodes capture_last;
-    uint64_t recorded, passed; // calls of hipEventRecord, and how many of them the stream reached
+    sim_event_counts own, *counts; // counts: own, or those of all processes that have the event
+    int fd;                        // of the file with the latter
 };
 
 struct sim_function {
@@ -160,6 +166,10 @@ hipError_t sim_hip_unsupported(const char *call);
 /** Records an event in a stream that does not capture; waits for its last record. (event.c) */
 bool sim_hip_is_event(hipEvent_t event);
 hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream);
+/** Makes an event. (event.c) */
+hipError_t sim_event_create(hipEvent_t *out, unsigned flags);
+/** Ends that an event has the counts of a file. (ipc/events.c) */
+void sim_event_unshare(hipEvent_t event);
 hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event);
 /** Makes an operation that calls a function of the program; null without memory. (stream_info.c) */
 sim_op *sim_hip_host_op(const hipHostNodeParams *call);
@@ -184,6 +194,19 @@ void sim_capture_forget(hipEvent_t event);
 /** Returns the error of a call that waits for a stream, or uses the default stream, while a graph
  *  captures; the capture is then invalid. */
 hipError_t sim_capture_refuse(sim_stream *stream);
+/** hipMallocAsync and hipFreeAsync on a capturing stream become nodes. */
+hipError_t sim_capture_alloc(sim_stream *stream, void **out, size_t bytes);
+hipError_t sim_capture_free(sim_stream *stream, void *ptr);
+/** Returns whether a range lies in memory of a graph, which may not be there yet.
+ *  (graph/memory.c) */
+bool sim_block_has(const void *ptr, size_t bytes);
+/** Returns whether a graph's memory that begins here is allocated, as far as is queued. */
+bool sim_block_is_out(const void *ptr);
+/** Graph memory will be freed by a stream, or is freed. Any address may be given. */
+void sim_block_freeing(uint64_t base);
+void sim_block_freed(uint64_t base);
+/** Forgets graphs' memory on a device, or all: null. */
+void sim_blocks_reset(const sim_device *device);
 /** Forgets graphs that the program has left. (graph/graph.c) */
 void sim_graphs_free_all(void);
 
@@ -312,6 +335,8 @@ hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src
 /** Returns the host's address of the program's or the guest's memory; null if device memory has
  *  been freed. Called between sim_memory_enter and sim_memory_leave. */
 void *sim_hip_resolve(const void *ptr, size_t bytes);
+/** Gives where the allocation begins that an address lies in, and its size. (memory/memory.c) */
+void sim_hip_extent(const sim_region *region, const void *ptr, uint64_t *base, uint64_t *bytes);
 /** Copies as hipMemcpyAsync does if is_async, else as hipMemcpy does. (memory/memory.c) */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async);
@@ -326,6 +351,17 @@ void sim_pools_reset(const sim_device *device);
 hipError_t sim_managed_alloc(void **out, size_t bytes, unsigned flags);
 /** Forgets the advice for managed memory that is about to be freed. */
 void sim_managed_forget(uint64_t base);
+
+/** Forgets the ranges' memory on a device, or all ranges: null. (memory/virtual.c) */
+void sim_virtual_reset(const sim_device *device);
+/** Finds the part of a range, given memory by one call, that an address lies in. Returns false if
+ *  the address has no such memory. */
+bool sim_virtual_find(uint64_t addr, uint64_t *base, uint64_t *bytes);
+/** Called around fork, outermost of all. */
+void sim_virtual_fork_prepare(void);
+void sim_virtual_fork_done(void);
+/** Forgets memory of other processes that is still open. (ipc/memory.c) */
+void sim_ipc_close_all(void);
 
 /** A box of a copy or fill (memory/boxes.c): rows of `width` bytes, `pitch` bytes apart, in
  *  slices. */
@@ -360,6 +396,7 @@ typedef enum sim_handle_kind {
     SIM_HANDLE_CONTEXT,
     SIM_HANDLE_PROGRAM,
     SIM_HANDLE_LINK,
+    SIM_HANDLE_PHYSICAL,
     SIM_HANDLE_FREEING, // memory that a stream will free
 } sim_handle_kind;
 

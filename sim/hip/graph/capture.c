@@ -14,6 +14,7 @@ typedef struct sim_capture {
     pthread_t thread;
     unsigned long long id;
     bool is_invalid;
+    bool is_given; // the graph is the program's, and stays whatever happens
 } sim_capture;
 
 static unsigned long long num_captures;
@@ -74,6 +75,43 @@ hipError_t sim_capture_op(sim_stream *stream, sim_op *op) {
     else if (op->kind == SIM_OP_BOX)
         sim_graph_describe_box(node);
     return hipSuccess;
+}
+
+hipError_t sim_capture_alloc(sim_stream *stream, void **out, size_t bytes) {
+    if (!out)
+        return hipErrorInvalidValue;
+    *out = nullptr;
+    pthread_mutex_lock(&sim_hip.lock);
+    sim_capture *capture = stream->capture;
+    hipError_t error = !capture              ? hipErrorIllegalState
+                       : capture->is_invalid ? hipErrorStreamCaptureInvalidated
+                                             : hipSuccess;
+    if (error == hipSuccess && bytes) {
+        hipGraphNode_t node = append(stream, hipGraphNodeTypeMemAlloc);
+        capture->is_invalid = !node || !sim_block_capture_alloc(node, stream->device, bytes, out);
+        error = capture->is_invalid ? hipErrorOutOfMemory : hipSuccess;
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
+/** Memory that no graph has allocated cannot be freed by one. */
+hipError_t sim_capture_free(sim_stream *stream, void *ptr) {
+    pthread_mutex_lock(&sim_hip.lock);
+    sim_capture *capture = stream->capture;
+    hipError_t error = !capture                ? hipErrorIllegalState
+                       : capture->is_invalid   ? hipErrorStreamCaptureInvalidated
+                       : sim_block_has(ptr, 1) ? hipSuccess
+                                               : hipErrorInvalidValue;
+    if (error == hipSuccess) {
+        hipGraphNode_t node = append(stream, hipGraphNodeTypeMemFree);
+        capture->is_invalid = !node || !sim_block_capture_free(node, ptr);
+        error = !node                 ? hipErrorOutOfMemory
+                : capture->is_invalid ? hipErrorInvalidValue
+                                      : hipSuccess;
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
 }
 
 hipError_t sim_capture_record(sim_stream *stream, hipEvent_t event) {
@@ -175,7 +213,8 @@ void sim_capture_drop(sim_stream *stream) {
         return;
     }
     end(capture);
-    sim_graph_destroy(capture->graph);
+    if (!capture->is_given)
+        sim_graph_destroy(capture->graph);
     free(capture);
 }
 
@@ -192,36 +231,41 @@ hipError_t sim_capture_refuse_all(void) {
 
 // ---- calls
 
-static hipError_t begin(sim_stream *stream, hipStreamCaptureMode mode) {
+/** Begins a capture, into the program's graph if there is one, behind the nodes `on`. */
+static hipError_t begin(sim_stream *stream, hipStreamCaptureMode mode, hipGraph_t given,
+                        const sim_nodes *on) {
     sim_capture *capture = calloc(1, sizeof *capture);
-    hipGraph_t graph = capture ? sim_graph_create() : nullptr;
-    if (!graph) {
+    hipGraph_t graph = given ? given : capture ? sim_graph_create() : nullptr;
+    if (!graph || !capture) {
         free(capture);
         return hipErrorOutOfMemory;
     }
     pthread_mutex_lock(&sim_hip.lock);
-    const bool is_free = !stream->capture;
+    const bool is_free = !stream->capture && !graph->capture;
     if (is_free) {
         *capture = (sim_capture){.graph = graph,
                                  .origin = stream,
                                  .mode = mode,
                                  .thread = pthread_self(),
-                                 .id = ++num_captures};
+                                 .id = ++num_captures,
+                                 .is_given = given};
         capture->next = active;
         active = capture;
         graph->capture = capture;
         join(stream, capture);
+        capture->is_invalid = !copy_nodes(&stream->capture_last, on);
     }
     pthread_mutex_unlock(&sim_hip.lock);
     if (!is_free) {
-        sim_graph_destroy(graph);
+        if (!given)
+            sim_graph_destroy(graph);
         free(capture);
     }
     return is_free ? hipSuccess : hipErrorIllegalState;
 }
 
-hipError_t hipStreamBeginCapture(hipStream_t handle, hipStreamCaptureMode mode) {
-    SIM_HIP_START();
+static hipError_t check_and_begin(hipStream_t handle, hipStreamCaptureMode mode, hipGraph_t given,
+                                  const sim_nodes *on) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
         return sim_hip_result(hipErrorContextIsDestroyed); // as AMD's runtime has it
@@ -229,7 +273,25 @@ hipError_t hipStreamBeginCapture(hipStream_t handle, hipStreamCaptureMode mode) 
         return sim_hip_result(hipErrorInvalidValue);
     return sim_hip_result(stream == stream->device->default_stream
                               ? hipErrorStreamCaptureUnsupported
-                              : begin(stream, mode));
+                              : begin(stream, mode, given, on));
+}
+
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
+    SIM_HIP_START();
+    return check_and_begin(stream, mode, nullptr, &(sim_nodes){});
+}
+
+/** Captures into a graph of the program's, behind some of its nodes. Data of edges must be null, as
+ *  there is one kind of edge. */
+hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph,
+                                        const hipGraphNode_t *on, const void *edges, size_t count,
+                                        hipStreamCaptureMode mode) {
+    SIM_HIP_START();
+    bool ok = sim_is_graph(graph) && !edges && (!count || on);
+    for (size_t i = 0; ok && i < count; i++)
+        ok = sim_is_node(on[i]) && on[i]->graph == graph;
+    return ok ? check_and_begin(stream, mode, graph, &(sim_nodes){(hipGraphNode_t *)on, count})
+              : sim_hip_result(hipErrorInvalidValue);
 }
 
 /** Returns why a stream's capture cannot end; hipSuccess if it can. The lock is held. */
@@ -263,7 +325,7 @@ hipError_t hipStreamEndCapture(hipStream_t handle, hipGraph_t *out) {
     if (!capture)
         return sim_hip_result(error);
     *out = error == hipSuccess ? capture->graph : nullptr;
-    if (error != hipSuccess)
+    if (error != hipSuccess && !capture->is_given)
         sim_graph_destroy(capture->graph);
     free(capture);
     return sim_hip_result(error);

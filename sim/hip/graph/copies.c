@@ -2,7 +2,7 @@
 // Nodes of graphs that copy and fill memory.
 #include "graph.h"
 
-static hipError_t set_box(hipGraphNode_t node, const sim_box *box, hipMemcpyKind kind) {
+hipError_t sim_node_set_box(hipGraphNode_t node, const sim_box *box, hipMemcpyKind kind) {
     sim_op *op;
     bool waits;
     hipError_t error = sim_hip_box_op(&op, box, kind, &waits);
@@ -16,9 +16,11 @@ static hipError_t set_copy(hipGraphNode_t node, const hipMemcpy3DParms *p) {
     hipError_t error = sim_hip_volume(&box, p);
     if (error == hipSuccess && (!box.width || !box.height || !box.depth || box.dst == box.src))
         error = hipErrorInvalidValue; // a node copies something
-    error = error == hipSuccess ? set_box(node, &box, p->kind) : error;
-    if (error == hipSuccess)
+    error = error == hipSuccess ? sim_node_set_box(node, &box, p->kind) : error;
+    if (error == hipSuccess) {
         node->copy = *p;
+        node->has_driver_copy = false;
+    }
     return error;
 }
 
@@ -187,7 +189,7 @@ static hipError_t set_fill(hipGraphNode_t node, const hipMemsetParams *p) {
     if (__builtin_mul_overflow(p->width, (size_t)p->elementSize, &box.width))
         return hipErrorInvalidValue;
     box.dst_pitch = p->height == 1 && p->pitch < box.width ? box.width : p->pitch;
-    hipError_t error = set_box(node, &box, hipMemcpyDefault);
+    hipError_t error = sim_node_set_box(node, &box, hipMemcpyDefault);
     if (error == hipSuccess)
         node->fill = *p;
     return error == hipErrorInvalidPitchValue ? hipErrorInvalidValue : error;

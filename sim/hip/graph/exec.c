@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+enum { AUTO_FREE = 1 }; // a launch frees what the one before has left
+
 static bool is_exec(hipGraphExec_t exec) {
     return exec && sim_handle_is(SIM_HANDLE_EXEC, exec);
 }
@@ -22,11 +24,13 @@ static void free_exec(hipGraphExec_t exec) {
 /** Makes a graph executable. Errors: hipErrorInvalidValue if its nodes depend on each other in a
  *  circle. */
 static hipError_t instantiate(hipGraphExec_t *out, hipGraph_t graph, unsigned long long flags) {
-    enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4, NODE_PRIORITY = 8 };
+    enum { UPLOAD = 2, DEVICE_LAUNCH = 4, NODE_PRIORITY = 8 };
     if (!out || !sim_is_graph(graph) || graph->capture ||
         (flags && flags != AUTO_FREE && flags != UPLOAD && flags != NODE_PRIORITY)) {
         return flags == DEVICE_LAUNCH ? hipErrorNotSupported : hipErrorInvalidValue;
     }
+    if (sim_graph_has_instance(graph))
+        return hipErrorNotSupported; // as AMD's runtime has it
     hipGraphExec_t exec = calloc(1, sizeof *exec);
     if (!exec)
         return hipErrorOutOfMemory;
@@ -114,6 +118,8 @@ static hipError_t launch_node(hipGraphNode_t node, sim_stream *stream) {
     if (node->event)
         return node->type == hipGraphNodeTypeEventRecord ? sim_hip_record(node->event, stream)
                                                          : sim_hip_await(stream, node->event);
+    if (node->block)
+        return sim_block_launch(node, stream);
     if (!node->op || !node->is_enabled)
         return hipSuccess;
     sim_op *op = sim_graph_copy_op(node->op);
@@ -132,7 +138,9 @@ hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t handle) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!is_exec(exec) || !stream)
         return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
-    return sim_hip_result(launch_graph(exec->graph, exec->order, stream));
+    hipError_t error = sim_blocks_prepare(exec->graph, exec->flags == AUTO_FREE, stream);
+    return sim_hip_result(error == hipSuccess ? launch_graph(exec->graph, exec->order, stream)
+                                              : error);
 }
 
 hipError_t hipGraphLaunch_spt(hipGraphExec_t exec, hipStream_t stream) {

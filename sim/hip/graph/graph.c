@@ -71,6 +71,8 @@ static void free_node(hipGraphNode_t node) {
     sim_node_set_op(node, nullptr);
     if (node->child)
         sim_graph_destroy(node->child);
+    if (node->block)
+        sim_block_release(node->block, node->origin);
     free(node);
 }
 
@@ -80,6 +82,7 @@ void sim_graph_destroy(hipGraph_t graph) {
         next = node->next;
         free_node(node);
     }
+    sim_kept_release(graph);
     free(graph);
 }
 
@@ -176,6 +179,13 @@ bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from) {
     to->copy = from->copy;
     to->fill = from->fill;
     to->event = from->event;
+    to->driver_copy = from->driver_copy;
+    to->has_driver_copy = from->has_driver_copy;
+    if (from->block && !to->block) {
+        to->block = from->block;
+        to->alloc = from->alloc;
+        sim_block_keep(to->block, true);
+    }
     return true;
 }
 
@@ -183,9 +193,11 @@ bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from) {
 static bool copy_nodes(hipGraph_t clone, hipGraph_t graph) {
     for (hipGraphNode_t node = graph->first; node; node = node->next) {
         hipGraphNode_t copy = sim_graph_add(clone, node->type, nullptr, 0);
-        if (!copy || !sim_node_take_params(copy, node))
+        if (!copy)
             return false;
         copy->origin = node;
+        if (!sim_node_take_params(copy, node))
+            return false;
     }
     for (hipGraphNode_t copy = clone->first; copy; copy = copy->next)
         for (size_t i = 0; i < copy->origin->on.count; i++)
@@ -196,7 +208,7 @@ static bool copy_nodes(hipGraph_t clone, hipGraph_t graph) {
 
 hipGraph_t sim_graph_clone(hipGraph_t graph) {
     hipGraph_t clone = sim_graph_create();
-    if (clone && !copy_nodes(clone, graph)) {
+    if (clone && !(copy_nodes(clone, graph) && sim_kept_copy(clone, graph))) {
         sim_graph_destroy(clone);
         return nullptr;
     }
@@ -229,6 +241,8 @@ hipError_t hipGraphClone(hipGraph_t *out, hipGraph_t graph) {
     SIM_HIP_START();
     if (!out || !sim_is_graph(graph))
         return sim_hip_result(hipErrorInvalidValue);
+    if (sim_graph_has_memory(graph))
+        return sim_hip_result(hipErrorNotSupported); // as AMD's runtime has it
     hipGraph_t clone = sim_graph_clone(graph);
     if (clone)
         *out = clone;
@@ -375,6 +389,8 @@ hipError_t hipGraphDestroyNode(hipGraphNode_t node) {
     SIM_HIP_START();
     if (!sim_is_node(node) || node->graph->capture)
         return sim_hip_result(hipErrorInvalidValue);
+    if (node->block)
+        return sim_hip_result(hipErrorNotSupported); // as AMD's runtime has it
     sim_graph_remove(node);
     return hipSuccess;
 }

@@ -6,6 +6,15 @@
 
 #include "../runtime.h"
 
+typedef struct sim_block sim_block; // memory of graphs (memory.c)
+
+/** An object that a graph keeps, and how often. */
+typedef struct sim_kept {
+    struct sim_kept *next;
+    hipUserObject_t object;
+    unsigned count;
+} sim_kept;
+
 struct hipGraphNode {
     hipGraph_t graph;
     hipGraphNode_t next;   // of the graph, in the order of their making
@@ -19,6 +28,10 @@ struct hipGraphNode {
     void **kernel_params;  // of a kernel: into op's arguments
     hipEvent_t event;      // of a record or wait; a reference
     hipGraph_t child;      // owned
+    sim_block *block;      // of an allocation or its end; a reference
+    hipMemAllocNodeParams alloc;
+    HIP_MEMCPY3D driver_copy; // of a copy that a driver's call made
+    bool has_driver_copy;
     bool is_enabled;
     unsigned num_open; // while nodes are put in order: nodes that have to come first
 };
@@ -29,6 +42,7 @@ struct ihipGraph {
     hipGraph_t origin; // of which this graph is a copy
     bool is_inner;     // a node or an executable graph owns it: no handle of the program
     struct sim_capture *capture;
+    sim_kept *kept;
 };
 
 struct hipGraphExec {
@@ -78,5 +92,25 @@ void sim_graph_describe_box(hipGraphNode_t node);
 hipGraphNode_t sim_exec_node(hipGraphExec_t exec, hipGraphNode_t node);
 /** Makes an executable graph's node like another. Returns false without memory. */
 bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from);
+
+/** Checks a copy and gives it to a node. (copies.c) */
+hipError_t sim_node_set_box(hipGraphNode_t node, const sim_box *box, hipMemcpyKind kind);
+/** A copy of a node has its block too; it or the node lets go of it. (memory.c) */
+void sim_block_keep(sim_block *block, bool is_instance);
+void sim_block_release(sim_block *block, bool is_instance);
+/** Queues a node that allocates or frees. */
+hipError_t sim_block_launch(const struct hipGraphNode *node, sim_stream *stream);
+/** Frees what an earlier launch has left. Errors: hipErrorInvalidValue if that must not be. */
+hipError_t sim_blocks_prepare(hipGraph_t graph, bool frees, sim_stream *stream);
+bool sim_graph_has_memory(hipGraph_t graph);
+/** Returns whether a graph that allocates is executable already. */
+bool sim_graph_has_instance(hipGraph_t graph);
+/** Makes a captured node allocate, or free. Returns false without memory, or if `ptr` is no graph's
+ *  to be freed. */
+bool sim_block_capture_alloc(hipGraphNode_t node, sim_device *device, size_t bytes, void **out);
+bool sim_block_capture_free(hipGraphNode_t node, void *ptr);
+/** A copy of a graph keeps what the graph keeps. Returns false without memory. (objects.c) */
+bool sim_kept_copy(hipGraph_t to, hipGraph_t from);
+void sim_kept_release(hipGraph_t graph);
 
 #endif

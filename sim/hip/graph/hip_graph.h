@@ -3,6 +3,7 @@
 #ifndef SIM_HIP_HIP_GRAPH_H
 #define SIM_HIP_HIP_GRAPH_H
 
+#include "../hip_launch.h"
 #include "../memory/hip_memory.h"
 
 typedef struct ihipGraph *hipGraph_t;
@@ -18,6 +19,8 @@ typedef enum hipGraphNodeType {
     hipGraphNodeTypeEmpty = 5,
     hipGraphNodeTypeWaitEvent = 6,
     hipGraphNodeTypeEventRecord = 7,
+    hipGraphNodeTypeMemAlloc = 10,
+    hipGraphNodeTypeMemFree = 11,
 } hipGraphNodeType;
 
 typedef struct hipKernelNodeParams {
@@ -36,6 +39,50 @@ typedef struct hipMemsetParams {
     unsigned value;
     size_t width; // elements
 } hipMemsetParams;
+
+typedef struct hipMemAllocNodeParams {
+    hipMemPoolProps poolProps;
+    const hipMemAccessDesc *accessDescs;
+    size_t accessDescCount, bytesize;
+    void *dptr; // written by the call
+} hipMemAllocNodeParams;
+
+/** Parameters of a node of any type. */
+typedef struct hipGraphNodeParams {
+    hipGraphNodeType type;
+    int reserved0[3];
+    union {
+        long long reserved1[29];
+        hipKernelNodeParams kernel;
+        struct {
+            int flags, reserved[3];
+            hipMemcpy3DParms copyParams;
+        } memcpy;
+        hipMemsetParams memset;
+        hipHostNodeParams host;
+        struct {
+            hipGraph_t graph;
+        } graph;
+        struct {
+            hipEvent_t event;
+        } eventWait, eventRecord;
+        hipMemAllocNodeParams alloc;
+        struct {
+            void *dptr;
+        } free;
+    };
+    long long reserved2;
+} hipGraphNodeParams;
+
+typedef struct hipUserObject *hipUserObject_t;
+
+/** HIP_MEMSET_NODE_PARAMS */
+typedef struct hipDrvMemsetParams {
+    hipDeviceptr_t dst;
+    size_t pitch;
+    unsigned value, elementSize;
+    size_t width, height;
+} hipDrvMemsetParams;
 
 typedef enum hipGraphExecUpdateResult {
     hipGraphExecUpdateSuccess = 0,
@@ -169,6 +216,53 @@ HIP_API hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMem
 HIP_API hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
                                                    const hipMemsetParams *params);
 
+// Memory (memory.c).
+HIP_API hipError_t hipGraphAddMemAllocNode(hipGraphNode_t *out, hipGraph_t graph,
+                                           const hipGraphNode_t *on, size_t count,
+                                           hipMemAllocNodeParams *params);
+HIP_API hipError_t hipGraphAddMemFreeNode(hipGraphNode_t *out, hipGraph_t graph,
+                                          const hipGraphNode_t *on, size_t count, void *ptr);
+HIP_API hipError_t hipDrvGraphAddMemFreeNode(hipGraphNode_t *out, hipGraph_t graph,
+                                             const hipGraphNode_t *on, size_t count,
+                                             hipDeviceptr_t ptr);
+HIP_API hipError_t hipGraphMemAllocNodeGetParams(hipGraphNode_t node,
+                                                 hipMemAllocNodeParams *params);
+HIP_API hipError_t hipGraphMemFreeNodeGetParams(hipGraphNode_t node, void *out);
+HIP_API hipError_t hipDeviceGetGraphMemAttribute(int device, int attribute, void *value);
+HIP_API hipError_t hipDeviceSetGraphMemAttribute(int device, int attribute, void *value);
+HIP_API hipError_t hipDeviceGraphMemTrim(int device);
+
+// Nodes of any type (any.c), nodes as the driver's calls have them (driver.c).
+HIP_API hipError_t hipGraphAddNode(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,
+                                   size_t count, hipGraphNodeParams *params);
+HIP_API hipError_t hipGraphNodeSetParams(hipGraphNode_t node, hipGraphNodeParams *params);
+HIP_API hipError_t hipGraphExecNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
+                                             hipGraphNodeParams *params);
+HIP_API hipError_t hipDrvGraphAddMemcpyNode(hipGraphNode_t *out, hipGraph_t graph,
+                                            const hipGraphNode_t *on, size_t count,
+                                            const HIP_MEMCPY3D *params, hipCtx_t context);
+HIP_API hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t node, HIP_MEMCPY3D *params);
+HIP_API hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t node, const HIP_MEMCPY3D *params);
+HIP_API hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
+                                                      const HIP_MEMCPY3D *params, hipCtx_t context);
+HIP_API hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *out, hipGraph_t graph,
+                                            const hipGraphNode_t *on, size_t count,
+                                            const hipDrvMemsetParams *params, hipCtx_t context);
+HIP_API hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
+                                                      const hipDrvMemsetParams *params,
+                                                      hipCtx_t context);
+
+// What graphs keep for the program (objects.c), and how they look (dot.c).
+HIP_API hipError_t hipUserObjectCreate(hipUserObject_t *out, void *data, hipHostFn_t destroy,
+                                       unsigned count, unsigned flags);
+HIP_API hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned count);
+HIP_API hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned count);
+HIP_API hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object,
+                                            unsigned count, unsigned flags);
+HIP_API hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object,
+                                             unsigned count);
+HIP_API hipError_t hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned flags);
+
 // Execution (exec.c).
 HIP_API hipError_t hipGraphInstantiate(hipGraphExec_t *out, hipGraph_t graph,
                                        hipGraphNode_t *error_node, char *log, size_t log_bytes);
@@ -189,6 +283,9 @@ HIP_API hipError_t hipGraphNodeGetEnabled(hipGraphExec_t exec, hipGraphNode_t no
                                           unsigned *enabled);
 
 // Capture (capture.c).
+HIP_API hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph,
+                                                const hipGraphNode_t *on, const void *edges,
+                                                size_t count, hipStreamCaptureMode mode);
 HIP_API hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
 HIP_API hipError_t hipStreamBeginCapture_spt(hipStream_t stream, hipStreamCaptureMode mode);
 HIP_API hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *out);

@@ -281,6 +281,8 @@ hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *out, hipGraph_t graph,
     hipGraphNode_t node = nullptr;
     if (!out || !sim_is_graph(child) || child == graph)
         return sim_hip_result(hipErrorInvalidValue);
+    if (sim_graph_has_memory(child))
+        return sim_hip_result(hipErrorNotSupported); // its blocks would be those of two graphs
     hipError_t error = sim_graph_place(&node, graph, on, count, hipGraphNodeTypeGraph);
     error = error == hipSuccess ? sim_graph_keep(&node, set_child(node, child)) : error;
     if (error == hipSuccess)

@@ -71,7 +71,8 @@ hipError_t sim_hip_box_op(sim_op **out, const sim_box *b, hipMemcpyKind kind, bo
     hipError_t error = hipSuccess;
     if (b->src)
         error = sim_hip_check_copy(b->dst, o.dst_bytes, b->src, o.src_bytes, kind, waits);
-    else if (!b->dst || !sim_memory_host(sim_hip.memory, (uintptr_t)b->dst, o.dst_bytes))
+    else if (!b->dst || (!sim_memory_host(sim_hip.memory, (uintptr_t)b->dst, o.dst_bytes) &&
+                         !sim_block_has(b->dst, o.dst_bytes)))
         error = hipErrorInvalidValue;
     if (error != hipSuccess)
         return error;

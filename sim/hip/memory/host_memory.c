@@ -54,6 +54,7 @@ static hipError_t run_free(sim_stream *stream, sim_op *op) {
     (void)stream;
     void *ptr = ((free_op *)op)->ptr;
     sim_pool_freed((uintptr_t)ptr);
+    sim_block_freed((uintptr_t)ptr);
     const bool ok = sim_memory_free(sim_hip.memory, (uintptr_t)ptr);
     return ok ? hipSuccess : hipErrorInvalidValue; // freed twice
 }
@@ -65,7 +66,9 @@ static void forget_free(sim_op *op) {
 /** Allocates. The memory exists at once, which is earlier than the stream's order asks for. */
 hipError_t hipMallocAsync(void **out, size_t bytes, hipStream_t handle) {
     SIM_HIP_START();
-    const sim_stream *stream = sim_hip_stream(handle);
+    sim_stream *stream = sim_hip_stream(handle);
+    if (stream && stream->capture)
+        return sim_hip_result(sim_capture_alloc(stream, out, bytes));
     return sim_hip_result(stream ? sim_pool_alloc(sim_pool_of(stream->device), out, bytes)
                                  : hipErrorInvalidHandle);
 }
@@ -76,7 +79,11 @@ hipError_t hipFreeAsync(void *ptr, hipStream_t handle) {
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     if (!stream)
         return sim_hip_result(hipErrorInvalidHandle);
-    if (!region || region->kind != SIM_REGION_DEVICE || region->base != (uintptr_t)ptr)
+    if (stream->capture)
+        return sim_hip_result(sim_capture_free(stream, ptr));
+    const bool is_there =
+        region && region->kind == SIM_REGION_DEVICE && region->base == (uintptr_t)ptr;
+    if (!is_there && !sim_block_is_out(ptr))
         return sim_hip_result(hipErrorInvalidValue);
     if (sim_handle_is(SIM_HANDLE_FREEING, ptr)) // freed twice
         return sim_hip_result(hipErrorInvalidValue);
@@ -85,6 +92,7 @@ hipError_t hipFreeAsync(void *ptr, hipStream_t handle) {
         free(op);
         return sim_hip_result(hipErrorOutOfMemory);
     }
+    sim_block_freeing((uintptr_t)ptr);
     *op = (free_op){{.run = run_free, .destroy = forget_free, .is_marker = true}, ptr};
     return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
 }
@@ -96,10 +104,12 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDevicep
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     if (!region)
         return sim_hip_result(hipErrorNotFound);
+    uint64_t first, size;
+    sim_hip_extent(region, ptr, &first, &size);
     if (base)
-        *base = (void *)region->base;
+        *base = (void *)first;
     if (bytes)
-        *bytes = region->bytes;
+        *bytes = size;
     return hipSuccess;
 }
 
@@ -108,7 +118,9 @@ hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes) {
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     if (!bytes || !region)
         return sim_hip_result(hipErrorInvalidValue);
-    *bytes = region->bytes;
+    uint64_t base, size;
+    sim_hip_extent(region, ptr, &base, &size);
+    *bytes = size;
     return hipSuccess;
 }
 

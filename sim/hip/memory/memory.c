@@ -55,12 +55,14 @@ static hipError_t free_memory(void *ptr, sim_region_kind kind) {
 
 hipError_t hipFree(void *ptr) {
     SIM_HIP_START();
+    for (uint32_t i = 0; sim_block_is_out(ptr) && i < sim_hip.num_devices; i++)
+        sim_hip_drain(&sim_hip.devices[i]); // a graph's memory may not be there yet
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     const bool is_managed = region && region->kind == SIM_REGION_MANAGED;
     if (is_managed)
         sim_managed_forget((uintptr_t)ptr);
     else if (region && region->base == (uintptr_t)ptr)
-        sim_pool_freed(region->base);
+        sim_pool_freed(region->base), sim_block_freed(region->base);
     return sim_hip_result(free_memory(ptr, is_managed ? SIM_REGION_MANAGED : SIM_REGION_DEVICE));
 }
 
@@ -104,6 +106,15 @@ hipError_t hipHostGetDevicePointer(void **out, void *host, unsigned flags) {
 
 // ---- what a pointer is
 
+/** Gives the allocation that an address lies in; in a reserved range, the part that one call gave
+ *  its memory. */
+void sim_hip_extent(const sim_region *region, const void *ptr, uint64_t *base, uint64_t *bytes) {
+    *base = region->base;
+    *bytes = region->size;
+    if (region->kind == SIM_REGION_VIRTUAL)
+        sim_virtual_find((uintptr_t)ptr, base, bytes);
+}
+
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr) {
     SIM_HIP_START();
     if (!attributes || !ptr)
@@ -131,6 +142,8 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
     if (!data || !region)
         return sim_hip_result(hipErrorInvalidValue);
     const bool is_host = is_host_memory(region);
+    uint64_t base, bytes;
+    sim_hip_extent(region, ptr, &base, &bytes);
     switch (attribute) {
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = region->kind == SIM_REGION_MANAGED ? hipMemoryTypeManaged
@@ -152,10 +165,10 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
         *(int *)data = (int)region->device;
         break;
     case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(void **)data = (void *)region->base;
+        *(void **)data = (void *)base;
         break;
     case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = region->size;
+        *(size_t *)data = bytes;
         break;
     case HIP_POINTER_ATTRIBUTE_MAPPED:
         *(bool *)data = true;
@@ -195,7 +208,9 @@ typedef enum side { SIDE_HOST, SIDE_DEVICE, SIDE_BAD } side;
 static side side_of(const void *ptr, size_t bytes) {
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
     if (!region)
-        return sim_memory_is_guest((uintptr_t)ptr) ? SIDE_BAD : SIDE_HOST;
+        return !sim_memory_is_guest((uintptr_t)ptr) ? SIDE_HOST
+               : sim_block_has(ptr, bytes)          ? SIDE_DEVICE
+                                                    : SIDE_BAD;
     return sim_memory_host(sim_hip.memory, (uintptr_t)ptr, bytes) ? SIDE_DEVICE : SIDE_BAD;
 }
 

@@ -233,10 +233,14 @@ hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytes) {
 
 hipError_t hipMallocFromPoolAsync(void **out, size_t bytes, hipMemPool_t pool, hipStream_t stream) {
     SIM_HIP_START();
+    sim_stream *s = sim_hip_stream(stream);
     if (!out || !pool)
         return sim_hip_result(hipErrorInvalidValue);
-    return sim_hip_result(sim_hip_stream(stream) ? sim_pool_alloc(pool, out, bytes)
-                                                 : hipErrorInvalidHandle);
+    if (s && s->capture && enter(pool)) {
+        leave(hipSuccess);
+        return sim_hip_result(sim_capture_alloc(s, out, bytes));
+    }
+    return sim_hip_result(s ? sim_pool_alloc(pool, out, bytes) : hipErrorInvalidHandle);
 }
 
 // ---- attributes
