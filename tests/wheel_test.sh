@@ -49,7 +49,7 @@ size=$(stat -c %s "$wheel")
 native=quern/_native lib=quern/_native/lib
 for name in quern/{__init__.py,py.typed,__main__.py,torch/__init__.py,compat/flashinfer/__init__.py,plugins/{vllm,sglang}/__init__.py} quern_engines/__init__.py \
   "$native"/{quern_ffi.so,bin/quern,share/quern/peer_attention.py,share/quern/peer_common.py} "$lib"/{libquern.so.0,libquernsim.so.0,libpthreadpool.so.0} \
-  "$lib"/quern/sim/{quern-decoder,libamdhip64.so,libamdhip64.so.6,libamdhip64.so.7}; do
+  "$lib"/quern/sim/{quern-decoder,{libamdhip64,libhiprtc}.so{,.6,.7}}; do
   grep -qx "$name" "$tmp/names" || fail "has no $name"
 done
 data=$(basename "$wheel" | cut -d- -f1,2).data/data/share
@@ -92,6 +92,10 @@ assert quern.__file__.startswith(sys.prefix), quern.__file__
 x, weight = np.full((2, 64), 3, np.float32), np.ones(64, np.float32)
 want = quern.rmsnorm(x, weight)
 assert np.allclose(want, 1)
+import ctypes, pathlib
+for name in ("libhiprtc.so", "libhiprtc.so.6", "libhiprtc.so.7"):  # each leads to the simulator's own hiprtc
+    hiprtc, major, minor = ctypes.CDLL(str(pathlib.Path(quern.__file__).parent / "_native/lib/quern/sim" / name)), ctypes.c_int(), ctypes.c_int()
+    assert hiprtc.hiprtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0 and major.value == 7, (name, major, minor)
 simulated = [spec for spec in quern.devices() if spec.startswith("sim:")]
 assert "sim:gfx942" in simulated
 for spec in simulated:  # an image of each target, run as machine code
