@@ -35,6 +35,18 @@ for flags in -O0 -O2 "-O1 --offload-compress"; do
     "$quern" sim --check all -- "$out/kernels"
 done
 
+# Generic targets run on the chips that they cover, and features choose among a bundle's entries.
+arch=gfx9-4-generic compile generic -O1 --offload-compress "$source/kernels.hip"
+"$quern" sim --arch gfx942 -- "$out/generic"
+arch=gfx9-4-generic compile generic_race -O1 "$source/race.hip"
+"$quern" sim --arch gfx950 --check none -- "$out/generic_race"
+"$quern" sim --arch gfx90a -- "$out/generic" > "$out/text" 2>&1 && fail "gfx9-4-generic ran on gfx90a"
+grep -q "none of the offload bundle's .* is for gfx90a:sramecc+:xnack-" "$out/text" || fail "no report: $(cat "$out/text")"
+arch=gfx942:xnack+ compile features -O1 --offload-arch=gfx942:xnack- "$source/kernels.hip"
+"$quern" sim --arch gfx942 -- "$out/features"
+arch=gfx942:xnack+ compile features -O1 "$source/kernels.hip"
+"$quern" sim --arch gfx942 -- "$out/features" > "$out/text" 2>&1 && fail "code for xnack+ ran without it"
+
 # A program linked with the file of the system library's name, and with nothing of ours.
 sed -n 's/^HIP_FUNCTION(\(.*\))/void \1(void) {}/p' "$QUERN_SOURCE_DIR/sim/hip/functions.def" |
     "$clang" -x c -shared -fPIC -fuse-ld=lld -Wl,-soname,libamdhip64.so.7 -w -o "$out/libamdhip64.so" -
@@ -58,7 +70,7 @@ compile module -O1 "$source/module.hip"
 
 arch=gfx90a compile wrong_arch "$source/wrong_arch.hip"
 "$quern" sim --arch gfx942 -- "$out/wrong_arch" 2> "$out/text"
-grep -q "none of the offload bundle's .* entries is for gfx942" "$out/text" || fail "no report: $(cat "$out/text")"
+grep -q "none of the offload bundle's .* entries is for gfx942:sramecc+:xnack-" "$out/text" || fail "no report: $(cat "$out/text")"
 [ "$(wc -l < "$out/text")" = 1 ] || fail "more than one report: $(cat "$out/text")"
 
 compile fault -O1 "$source/fault.hip"

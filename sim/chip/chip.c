@@ -20,14 +20,14 @@ static const sim_chip chips[] = {
      .simds = 4, .joint_units = 1, .vgprs = 512, .vgpr_granule = 8, .sgprs = 800, .sgpr_granule = 16, .lds_granule = 512,
      .lds_banks = 32, .max_groups = 32, .line_bytes = 64, .timing = &sim_gfx90a_timing},
     {.arch = SIM_GFX942, .name = "gfx942", .gcn_name = "gfx942:sramecc+:xnack-",
-     .marketing = "AMD Instinct MI300X (simulated)", .elf_mach = 0x4c, .gfx_major = 9, .gfx_minor = 4,
+     .marketing = "AMD Instinct MI300X (simulated)", .elf_mach = 0x4c, .generic_mach = 0x5f, .gfx_major = 9, .gfx_minor = 4,
      .compute_units = 304, .wave_size = 64, .lds_bytes = 65536, .max_waves_per_simd = 8, .clock_khz = 2100000,
      .memory_bytes = UINT64_C(192) << 30, .memory_clock_khz = 1300000, .memory_bus_bits = 8192,
      .l2_bytes = 4 << 20, .num_xccs = 8, .pci_chip = 0x74a1,
      .simds = 4, .joint_units = 1, .vgprs = 512, .vgpr_granule = 8, .sgprs = 800, .sgpr_granule = 16, .lds_granule = 512,
      .lds_banks = 32, .max_groups = 32, .line_bytes = 128, .timing = &sim_gfx942_timing},
     {.arch = SIM_GFX950, .name = "gfx950", .gcn_name = "gfx950:sramecc+:xnack-",
-     .marketing = "AMD Instinct MI355X (simulated)", .elf_mach = 0x4f, .gfx_major = 9, .gfx_minor = 5,
+     .marketing = "AMD Instinct MI355X (simulated)", .elf_mach = 0x4f, .generic_mach = 0x5f, .gfx_major = 9, .gfx_minor = 5,
      .compute_units = 256, .wave_size = 64, .lds_bytes = 163840, .max_waves_per_simd = 8, .clock_khz = 2400000,
      .memory_bytes = UINT64_C(288) << 30, .memory_clock_khz = 1950000, .memory_bus_bits = 8192,
      .l2_bytes = 4 << 20, .num_xccs = 8, .pci_chip = 0x75a3,
@@ -81,6 +81,16 @@ const sim_chip *sim_chip_by_arch(sim_arch arch) {
 }
 
 const char *sim_chip_mach_name(uint32_t elf_mach) {
+    static const struct {
+        uint32_t mach;
+        const char *name;
+    } generic[] = {{0x51, "gfx9-generic"},
+                   {0x52, "gfx10-1-generic"},
+                   {0x53, "gfx10-3-generic"},
+                   {0x5f, "gfx9-4-generic"}}; // of no chip here but gfx942 and gfx950
+    for (size_t i = 0; i < sizeof generic / sizeof *generic; i++)
+        if (generic[i].mach == elf_mach)
+            return generic[i].name;
     for (size_t i = 0; i < SIM_NUM_ARCHS; i++)
         if (chips[i].elf_mach == elf_mach)
             return chips[i].name;

@@ -38,14 +38,29 @@ static bool read_entry(const uint8_t *image, size_t bytes, size_t *at, entry *ou
     return true;
 }
 
-/** Returns whether an id's last part names the chip: "…--gfx942", features behind a colon. */
-static bool id_fits(const entry *e, const char *name) {
+/** Returns whether the chip has all features of a list: ":sramecc+:xnack-". What the list leaves out
+ *  may be either way. */
+static bool has_features(const sim_chip *chip, const char *list, size_t bytes) {
+    const char *own = strchr(chip->gcn_name, ':');
+    for (size_t at = 0, end; at < bytes; at = end) {
+        for (end = at + 1; end < bytes && list[end] != ':';)
+            end++;
+        const void *found = own ? memmem(own, strlen(own), list + at, end - at) : nullptr;
+        if (!found || (list[end - 1] != '+' && list[end - 1] != '-'))
+            return false;
+    }
+    return true;
+}
+
+/** Returns whether an id's last part names the target, with features that the chip has:
+ *  "…--gfx942:xnack-". */
+static bool id_fits(const entry *e, const sim_chip *chip, const char *name) {
     const size_t length = strlen(name);
     for (uint64_t i = 0; i + length <= e->id_bytes; i++) {
         const bool begins = i > 0 && e->id[i - 1] == '-';
         const bool ends = i + length == e->id_bytes || e->id[i + length] == ':';
         if (begins && ends && memcmp(e->id + i, name, length) == 0)
-            return true;
+            return has_features(chip, e->id + i + length, e->id_bytes - i - length);
     }
     return false;
 }
@@ -64,8 +79,8 @@ sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_
                          (unsigned long long)i, (unsigned long long)count, bytes);
             return SIM_OBJECT_INVALID;
         }
-        const bool exact = id_fits(&e, chip->name);
-        if (exact || (!*out && generic && id_fits(&e, generic))) {
+        const bool exact = id_fits(&e, chip, chip->name);
+        if (exact || (!*out && generic && id_fits(&e, chip, generic))) {
             *out = (const uint8_t *)image + e.offset;
             *out_bytes = e.size;
         }
@@ -74,7 +89,7 @@ sim_object_status sim_bundle_find(const sim_chip *chip, const void *image, size_
     }
     if (!*out) {
         sim_complain(c, "none of the offload bundle's %llu entries is for %s",
-                     (unsigned long long)count, chip->name);
+                     (unsigned long long)count, chip->gcn_name);
         return SIM_OBJECT_WRONG_ARCH;
     }
     return SIM_OBJECT_OK;

@@ -136,6 +136,7 @@ static void test_wrong_files(void **state) {
     expect(MACHINE, 62, SIM_OBJECT_INVALID, "machine 62");
     expect(EI_ABIVERSION, 1, SIM_OBJECT_INVALID, "version 3; accepted: 4, 5, 6");
     expect(FLAGS, 0x4F, SIM_OBJECT_WRONG_ARCH, "compiled for gfx950 (machine 0x4f)");
+    expect(FLAGS, 0x51, SIM_OBJECT_WRONG_ARCH, "compiled for gfx9-generic (machine 0x51)");
     expect(FLAGS, 0x01, SIM_OBJECT_WRONG_ARCH, "another chip (machine 0x01)");
     expect(FLAGS + 1, 0x07, SIM_OBJECT_WRONG_ARCH, "gfx942:xnack+");
     expect(FLAGS + 1, 0x09, SIM_OBJECT_WRONG_ARCH, "gfx942:sramecc-");
@@ -164,13 +165,18 @@ static uint8_t *make_bundle(const char *id, size_t *bytes) {
 
 static void test_bundles(void **state) {
     (void)state;
-    static const char *const good[] = {"hipv4-amdgcn-amd-amdhsa--gfx942",
-                                       "hip-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-"};
-    static const char *const bad[] = {"hipv4-amdgcn-amd-amdhsa--gfx9421",
-                                      "hipv4-amdgcn-amd-amdhsa--gfx90a", "gfx942"};
+    static const char *const good[] = {
+        "hipv4-amdgcn-amd-amdhsa--gfx942", "hip-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-",
+        "hipv4-amdgcn-amd-amdhsa--gfx942:xnack-", "hipv4-amdgcn-amd-amdhsa--gfx9-4-generic",
+        "hipv4-amdgcn-amd-amdhsa--gfx9-4-generic:sramecc+"};
+    static const char *const bad[] = {
+        "hipv4-amdgcn-amd-amdhsa--gfx942:xnack+", "hipv4-amdgcn-amd-amdhsa--gfx942:xnack-:sramecc-",
+        "hipv4-amdgcn-amd-amdhsa--gfx942:xnack",  "hipv4-amdgcn-amd-amdhsa--gfx942:",
+        "hipv4-amdgcn-amd-amdhsa--gfx9-generic",  "hipv4-amdgcn-amd-amdhsa--gfx9421",
+        "hipv4-amdgcn-amd-amdhsa--gfx90a",        "gfx942"};
     sim_object *o;
     size_t bytes;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         uint8_t *bundle = make_bundle(good[i], &bytes);
         assert_int_equal(sim_object_extent(bundle), bytes);
         assert_int_equal(load(bundle, bytes, &o), SIM_OBJECT_OK);
@@ -179,7 +185,7 @@ static void test_bundles(void **state) {
         assert_int_equal(load(bundle, 40, &o), SIM_OBJECT_INVALID);
         free(bundle);
     }
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         uint8_t *bundle = make_bundle(bad[i], &bytes);
         assert_int_equal(load(bundle, bytes, &o), SIM_OBJECT_WRONG_ARCH);
         free(bundle);
