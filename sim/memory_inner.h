@@ -74,8 +74,8 @@ static inline uint64_t round_up(uint64_t bytes) {
 
 /** Gives back a region's host memory. */
 void sim_memory_host_free(sim_region *region);
-/** Returns a place in the guest's range, with a guard page behind it; 0 if none is left. The lock is
- *  held. */
+/** Returns a place in the guest's range, with a guard page behind it; 0 if none is left. The lock
+ *  is held. */
 uint64_t sim_memory_place(sim_memory *memory, uint64_t bytes, uint64_t alignment);
 /** Gives a region an address, if it has none, and enters it in the table. The lock is held. */
 bool sim_memory_install(sim_memory *memory, sim_region *region);

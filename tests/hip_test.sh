@@ -142,6 +142,11 @@ status=0
 "$quern" sim --error-exitcode 77 -- "$out/reports" fork 2> "$out/text" || status=$?
 [ $status = 77 ] && [ "$(grep -c '^quernsim: 2 faults' "$out/text")" = 1 ] || fail "fork: $status: $(cat "$out/text")"
 
+# Copies for which a call waits are made at memcpy's speed.
+compile speed -O2 "$source/speed.hip"
+"$quern" sim -- "$out/speed" > "$out/text" || fail "$(cat "$out/text")"
+[ "$(awk '$2 > 0' "$out/text" | wc -l)" = 8 ] || fail "other than eight figures: $(cat "$out/text")"
+
 compile hostcall -O1 "$source/hostcall.hip"
 "$quern" sim -- "$out/hostcall" | sort > "$out/got"
 for ((i = 0; i < 300; i++)); do printf '%d, %x\n' -$i $((i * 16)); done | sort | cmp - "$out/got"

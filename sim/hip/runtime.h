@@ -3,7 +3,8 @@
 //
 // One lock guards all of this state; kernels, copies and the guest's memory have locks of their
 // own, which are taken after it. A stream has one thread, which starts with the stream's first
-// operation, so that no queued operation runs in the caller's thread.
+// operation, so that no queued operation runs in the caller's thread; but a copy for which a call
+// waits does, if nothing has to come before it.
 #ifndef SIM_HIP_RUNTIME_H
 #define SIM_HIP_RUNTIME_H
 
@@ -61,6 +62,7 @@ struct sim_stream {
     int priority;
     unsigned references;
     bool has_thread, is_closing;
+    bool is_taken;                 // a thread of the program's runs an operation (sim_hip_run_here)
     struct sim_capture *capture;   // null: none; what is queued becomes nodes of a graph
     struct sim_nodes capture_last; // nodes on which the next one depends
     pthread_t thread;
@@ -216,6 +218,9 @@ sim_stream *sim_hip_stream(hipStream_t handle);
 /** Queues an operation, which the stream then owns. On failure the operation is destroyed. *ticket
  *  is for sim_hip_wait; `ticket` may be null. */
 hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket);
+/** Runs an operation in the caller's thread, for a call that has to wait for it anyway, if nothing
+ *  that is queued has to come before it. Returns false if the operation has to be queued. */
+bool sim_hip_run_here(sim_stream *stream, sim_op *op, hipError_t *error);
 /** Returns whether the device's time is modelled. (modelled.c) */
 bool sim_hip_is_modelled(const sim_device *device);
 /** The next functions have the lock. An operation is queued on a stream. Returns false if memory

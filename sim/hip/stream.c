@@ -32,7 +32,7 @@ static void destroy_op(sim_device *device, sim_op *op) {
 }
 
 static bool is_met(const sim_stream *stream, const sim_op *op) {
-    if (!sim_hip_time_is_met(stream, op))
+    if (stream->is_taken || !sim_hip_time_is_met(stream, op))
         return false;
     for (size_t i = 0; i < op->num_dependencies; i++)
         if (op->dependencies[i].stream->done < op->dependencies[i].count)
@@ -159,6 +159,40 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
     }
     pthread_mutex_unlock(&sim_hip.lock);
     return error;
+}
+
+/** Returns whether nothing has to come before an operation that is queued now. */
+static bool is_free(const sim_stream *stream) {
+    const sim_device *device = stream->device;
+    bool is_free = !sim_hip.is_stopping && !stream->capture && stream->done == stream->queued &&
+                   !(stream == device->default_stream && device->num_captures) &&
+                   device->error == hipSuccess && !sim_hip_is_modelled(device);
+    for (const sim_stream *s = device->streams; s && is_free; s = s->next)
+        is_free = !depends(stream, s);
+    return is_free;
+}
+
+bool sim_hip_run_here(sim_stream *stream, sim_op *op, hipError_t *error) {
+    sim_device *device = stream->device;
+    pthread_mutex_lock(&sim_hip.lock);
+    const bool is_here = is_free(stream);
+    if (is_here) {
+        stream->is_taken = true;
+        stream->queued++;
+        stream->references++;
+        pthread_mutex_unlock(&sim_hip.lock);
+        *error = op->run(stream, op);
+        pthread_mutex_lock(&sim_hip.lock);
+        if (*error != hipSuccess && device->error == hipSuccess)
+            device->error = *error;
+        stream->is_taken = false;
+        stream->done++;
+        destroy_op(device, op);
+        release(stream);
+        pthread_cond_broadcast(&sim_hip.changed);
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return is_here;
 }
 
 /** Waits until the stream has passed a ticket. The lock is held. */
@@ -325,6 +359,8 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
     sim_capture_drop(stream);
     stream->is_closing = true;
     pthread_cond_broadcast(&sim_hip.changed);
+    while (stream->is_taken)
+        pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
     const bool has_thread = stream->has_thread;
     pthread_mutex_unlock(&sim_hip.lock);
     if (has_thread)
@@ -388,6 +424,10 @@ static void stop_dispatch(sim_stream *stream) {
 }
 
 static void join(sim_stream *stream) {
+    pthread_mutex_lock(&sim_hip.lock);
+    while (stream->is_taken)
+        pthread_cond_wait(&sim_hip.changed, &sim_hip.lock);
+    pthread_mutex_unlock(&sim_hip.lock);
     if (stream->has_thread) {
         pthread_join(stream->thread, nullptr);
         stream->has_thread = false;
@@ -417,9 +457,10 @@ void sim_hip_stop_streams(void) {
 }
 
 static void forget_thread(sim_stream *stream) {
-    stream->has_thread = false;
+    stream->has_thread = stream->is_taken = false;
     stream->dispatch = nullptr;
     drop_queued(stream);
+    stream->done = stream->queued; // also what a thread of the parent's ran itself
 }
 
 void sim_hip_fork_streams(void) {

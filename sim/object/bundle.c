@@ -38,8 +38,8 @@ static bool read_entry(const uint8_t *image, size_t bytes, size_t *at, entry *ou
     return true;
 }
 
-/** Returns whether the chip has all features of a list: ":sramecc+:xnack-". What the list leaves out
- *  may be either way. */
+/** Returns whether the chip has all features of a list: ":sramecc+:xnack-". What the list leaves
+ *  out may be either way. */
 static bool has_features(const sim_chip *chip, const char *list, size_t bytes) {
     const char *own = strchr(chip->gcn_name, ':');
     for (size_t at = 0, end; at < bytes; at = end) {

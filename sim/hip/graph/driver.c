@@ -14,7 +14,7 @@ static hipError_t set_copy(hipGraphNode_t node, const HIP_MEMCPY3D *p) {
         node->driver_copy = *p;
         node->has_driver_copy = true;
     }
-    return error;
+    return error == hipErrorInvalidPitchValue ? hipErrorInvalidValue : error;
 }
 
 hipError_t hipDrvGraphAddMemcpyNode(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,

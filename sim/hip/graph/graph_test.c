@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that allocate, nodes of any type and of the driver's calls, objects that graphs keep, graphs
-// as text, capture into a graph of the program's.
+// Graphs that allocate, nodes of any type and of the driver's calls, objects that graphs keep,
+// graphs as text, capture into a graph of the program's.
 #include "../hip_testing.h"
 
 enum { COUNT = 300, BYTES = 4 * COUNT };
@@ -260,6 +260,8 @@ static void test_driver_nodes(void **state) {
     assert_int_equal(hip.hipDrvGraphExecMemcpyNodeSetParams(exec, copy, &told, nullptr),
                      hipErrorInvalidValue);
     assert_int_equal(hip.hipDrvGraphMemcpyNodeSetParams(fill, &out), hipErrorInvalidValue);
+    told.WidthInBytes = 9; // more than the pitch
+    assert_int_equal(hip.hipDrvGraphMemcpyNodeSetParams(copy, &told), hipErrorInvalidValue);
     OK(hip.hipGraphExecDestroy(exec));
     OK(hip.hipGraphDestroy(graph));
     OK(hip.hipFree(d));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that graphs allocate and free. Its address is known as soon as the node is made; the memory
-// is there from the node's run until a node, or the program, frees it.
+// Memory that graphs allocate and free. Its address is known as soon as the node is made; the
+// memory is there from the node's run until a node, or the program, frees it.
 #include "graph.h"
 
 #include <stdlib.h>

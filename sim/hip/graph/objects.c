@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of the program that graphs keep: the program's function destroys one when nobody refers to
-// it any more. As with AMD's runtime, giving back more than there is changes nothing and is no error.
+// Objects of the program that graphs keep: the program's function destroys one when nobody refers
+// to it any more. As with AMD's runtime, giving back more than there is changes nothing and is no
+// error.
 #include "graph.h"
 
 #include <limits.h>

@@ -97,6 +97,8 @@ hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handl
     hipError_t error = sim_hip_box_op(&op, box, kind, &waits);
     if (error != hipSuccess || !op)
         return error;
+    if ((!is_async || waits) && sim_hip_run_here(stream, op, &error))
+        return error;
     uint64_t ticket;
     error = sim_hip_queue(stream, op, &ticket);
     return error == hipSuccess && (!is_async || waits) ? sim_hip_wait(stream, ticket) : error;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranges of addresses, which are given memory (physical.c) and access to it.
 //
-// A range has a stretch of the host's addresses, where the memory's files are mapped. The guest sees
-// what has memory and access: parts that lie side by side are one region, so that copies and
+// A range has a stretch of the host's addresses, where the memory's files are mapped. The guest
+// sees what has memory and access: parts that lie side by side are one region, so that copies and
 // kernels go from one to the next. Access is kept for each device, and told; the guest sees memory
 // as soon as one device may read it, for reads and writes by all.
 #include "virtual.h"
