@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SGLang on a PyTorch that says it is ROCm's and sees an MI300X, with tensors of the CPU: no GPU is opened."""
+"""SGLang on a PyTorch that says it is ROCm's and sees an MI300X, with tensors of the CPU: no GPU is opened. SGLang's own Triton
+kernels are interpreted."""
 
 import contextlib
 import io
@@ -8,7 +9,7 @@ import types
 
 import pytest
 
-os.environ.update(QUERN_SGLANG="1", GPU_ARCHS="gfx942")
+os.environ.update(QUERN_SGLANG="1", GPU_ARCHS="gfx942", TRITON_INTERPRET="1")
 import torch  # noqa: E402
 
 _GPU = types.SimpleNamespace(gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=4, multi_processor_count=304, warp_size=64,
@@ -44,3 +45,14 @@ def nothing_said():
     """Forgets what quern has said, as it says all of it once."""
     from quern.plugins import _calls
     _calls._told.clear()
+
+
+@pytest.fixture(scope="module")
+def one_gpu():
+    """Makes SGLang's own configuration, of a server with one GPU, which samples by PyTorch as on AMD's."""
+    from sglang.srt.runtime_context import get_context, get_parallel
+    group = types.SimpleNamespace(device_group=None, world_size=1)
+    names = ("tp_group", "moe_ep_group", "moe_tp_group")
+    with get_context().override_server_args(sampling_backend="pytorch"), \
+            get_parallel().override(**dict.fromkeys(names, group), tp_rank=0, moe_ep_rank=0, moe_tp_rank=0):
+        yield get_parallel()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern in SGLang, by SGLang's own ways of extension: its fused ops' backend for plugins, an attention backend, and hooks for
-diffusion."""
+"""quern in SGLang, by SGLang's own ways of extension: its fused ops' backend for plugins, an attention backend, and hooks."""
 
 import importlib.metadata
 
@@ -25,8 +24,8 @@ def _register(kind, parts):
 def register() -> None:
     """Registers quern's ops for language models. SGLang calls it in each of its processes."""
     def parts():
-        from . import attention, ops
-        return ops, attention
+        from . import attention, linear, moe, ops, sampler
+        return ops, linear, moe, attention, sampler
 
     _register("", parts)
 

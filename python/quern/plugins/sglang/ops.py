@@ -89,14 +89,16 @@ _OPS = [
 ]
 
 
-def _method(base, function):
-    """Returns base's method for plugins."""
+def give(base, function, name=None):
+    """Gives a class of SGLang's function(self, theirs, ...) as its backend for plugins. Logs call the op by name, or by its class."""
     def forward_plugin(self, *arguments, **options):
         def theirs():
             return (self._platform_method(_platform_key()) or self.forward_native)(*arguments, **options)
-        return _where.calls(type(self).__name__, lambda: function(self, theirs, *arguments, **options), theirs)
+        return _where.calls(name or type(self).__name__, lambda: function(self, theirs, *arguments, **options), theirs)
 
-    return functools.wraps(base.forward_native)(forward_plugin)
+    base.forward_plugin = functools.wraps(base.forward_native)(forward_plugin)
+    base.forward_plugin.__name__ = "forward_plugin"
+    base.capabilities = {**base.capabilities, KernelBackend.PLUGIN: frozenset()}
 
 
 def _register(table, module, name, op, function):
@@ -107,9 +109,7 @@ def _register(table, module, name, op, function):
     except (ImportError, AttributeError, NotImplementedError) as error:
         table.leave(name, str(error))
         return
-    base.forward_plugin = _method(base, function)
-    base.forward_plugin.__name__ = "forward_plugin"
-    base.capabilities = {**base.capabilities, KernelBackend.PLUGIN: frozenset()}
+    give(base, function)
     table.serve(name, kernel, text)
 
 

@@ -6,7 +6,7 @@ import functools
 from vllm.platforms import current_platform
 
 from .._calls import Calls
-from .._probe import UNKNOWN, Probe  # noqa: F401
+from .._probe import Probe
 
 calls = Calls("vllm")
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's quantisation to FP8 and its linear layers of FP8 with block scales (DeepSeek-V3's)."""
 
-import functools
-
 import torch
 from vllm.model_executor.kernels import linear as kernels
 from vllm.model_executor.kernels.linear.scaled_mm.BlockScaledMMLinearKernel import Fp8BlockScaledMMLinearKernel
@@ -13,6 +11,7 @@ from vllm.platforms import current_platform
 
 import quern
 
+from .. import _fp8
 from . import _where
 from .ops import register_class
 
@@ -107,23 +106,9 @@ class QuernFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
                           out=torch.empty(len(A), self._n, dtype=self.config.out_dtype, device=A.device))
 
 
-@functools.cache
-def _kernel(packed):
-    kind = _where.kind()
-    a, b = torch.ones(1, 512).to(kind), torch.ones(256, 512).to(kind)
-    scale_a, scale_b, probe = torch.ones(1, 4), torch.ones(2, 4), _where.probe()
-    if not probe.is_open:
-        return None
-    b, scale_b = (probe.tensor(x) for x in (b, scale_b))
-    if packed:
-        b, scale_b = quern.gemm_pack(b, scale_b)
-    return probe.kernel(quern.gemm, a, b, scale_a=scale_a, scale_b=scale_b, packed=packed, n=256 if packed else None)
-
-
 def packs():
     """Returns whether quern's fast kernels here take packed weights."""
-    kernel = _kernel(True)
-    return kernel is not None and not kernel.startswith("gemm.any")
+    return _fp8.packs(_where.probe(), _where.kind())
 
 
 def register(table):
@@ -132,5 +117,5 @@ def register(table):
     kernels.register_linear_kernel(QuernFp8BlockScaledMMKernel, current_platform._enum, "fp8_block")
     possible = kernels._POSSIBLE_FP8_BLOCK_KERNELS[current_platform._enum]
     possible.insert(0, possible.pop())  # vLLM puts new ones last, and takes the first that it can
-    table.serve("FP8 block linear", _kernel(packs()) or _where.UNKNOWN, "1 x 512 by 256 x 512" + (", packed" if packs() else ""))
+    _fp8.register_linear(table, _where.probe(), _where.kind())
     table.leave("other linear", "FP8 by rows or tensors, int8 and bf16: quern was not measured to be faster")

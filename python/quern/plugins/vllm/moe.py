@@ -20,6 +20,7 @@ from vllm.model_executor.utils import replace_parameter
 
 import quern
 
+from .. import _fp8
 from . import _where
 from .linear import packs
 from .ops import register_class
@@ -140,18 +141,6 @@ def _route(self, theirs, hidden_states, gating_output, e_score_correction_bias=N
                            self.routed_scaling_factor)
 
 
-def _kernel():
-    """Returns the kernel of an expert's product."""
-    kind = _where.kind()
-    a, b = torch.ones(128, 256).to(kind), torch.ones(2, 256, 256).to(kind)
-    scale_a, scale_b, layout = torch.ones(128, 2), torch.ones(2, 2, 2), torch.ones(128, dtype=torch.int32)
-    probe = _where.probe()
-    if packs():
-        b, scale_b = quern.gemm_pack(probe.tensor(b), probe.tensor(scale_b))
-    return probe.kernel(quern.gemm_grouped_contiguous, a, b, layout, scale_a=scale_a, scale_b=scale_b, packed=packs(),
-                        n=256 if packs() else None)
-
-
 def register(table):
     logits = torch.zeros(1, 256)
     register_class(table, GroupedTopk, "GroupedTopk", _where.probe().kernel(quern.moe_route, logits, 8, groups=8, topk_groups=4),
@@ -162,6 +151,6 @@ def register(table):
     if _aiter_is_set():
         table.leave(name, "VLLM_ROCM_USE_AITER or VLLM_ROCM_USE_AITER_MOE is set, and vLLM then looks at no other experts")
     else:
-        table.serve(name, _kernel(), "128 rows by 256 x 256" + (", packed" if packs() else ""))
+        _fp8.register_experts(table, _where.probe(), _where.kind())
     table.leave("other experts", "bf16, FP8 by rows or tensors, int8, FP4: quern was not measured to be faster, or has no such type")
     table.leave("routing without groups", "vLLM calls its own kernel there by name")

@@ -77,3 +77,9 @@ def test_routing_by_sigmoid():
 
 def test_table_says_what_is_bound(told):
     assert "SGLANG_USE_AITER=1 binds them to AITER" in told
+    rows = {line.split("  ")[1]: line for line in told.splitlines() if line.startswith("  ")}
+    assert all("gives" in rows[name] and "to AITER" in rows[name] for name in ("FP8 block linear", "experts, routing"))
+
+
+def test_what_aiter_has_is_not_taken():
+    assert fp8_utils.dispatch_w8a8_block_fp8_linear([128, 128]) is fp8_utils.aiter_w8a8_block_fp8_linear
