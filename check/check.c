@@ -3,7 +3,6 @@
 // with the op's definition.
 #include "check.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +98,11 @@ enum { MAX_BITS = 4 }; // above qni_config.bits
  *  first. */
 static bool agrees(const qni_variant *variant, uint64_t hash, first_kernel firsts[MAX_BITS],
                    char *detail, size_t room) {
-    assert(variant->config.bits < MAX_BITS);
+    if (variant->config.bits >= MAX_BITS) {
+        snprintf(detail, room, "config.bits is %u; accepted: 0 to %d", variant->config.bits,
+                 MAX_BITS - 1);
+        return false;
+    }
     first_kernel *first = &firsts[variant->config.bits];
     if (variant->config.bits && !first->name)
         *first = (first_kernel){variant->name, hash};

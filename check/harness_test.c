@@ -80,8 +80,9 @@ static const qni_variant kin_variants[] = {
     {"kin.near", {.all = 0}, true, nullptr, nullptr, run_near, {.bits = 1}},
     {"kin.apart", {.all = 0}, true, nullptr, nullptr, run_near, {.bits = 2}},
     {"kin.alone", {.all = 0}, true, nullptr, nullptr, run_near, {}},
+    {"kin.beyond", {.all = 0}, true, nullptr, nullptr, run_right, {.bits = 4}},
 };
-static const qni_op op_kin = {"kin", kin_variants, 5, nullptr, nullptr};
+static const qni_op op_kin = {"kin", kin_variants, 6, nullptr, nullptr};
 
 static qn_status reset(void *context, qn_stream *) {
     checked *c = context;
@@ -208,10 +209,11 @@ static void test_agreement(void **) {
     assert_int_equal(qn_device_open(&device, "cpu"), QN_OK);
     assert_int_equal(qni_trial_families(families, device, "kin", nullptr, note_result, &s),
                      QN_E_MISMATCH);
-    assert_int_equal(s.count, 5);
-    for (int i = 0; i < 5; i++)
-        assert_int_equal(s.result[i].passed, i != 2);
+    assert_int_equal(s.count, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(s.result[i].passed, i != 2 && i != 5);
     assert_non_null(strstr(s.text[2], "other bits than those of kin.first"));
+    assert_non_null(strstr(s.text[5], "config.bits is 4; accepted: 0 to 3"));
     qn_device_close(device);
 }
 
