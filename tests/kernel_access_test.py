@@ -44,6 +44,7 @@ RULES = [
     ("kvcache", "qk_kvcache_any", ANY, ANY, ""),
     ("kvcache", "qk_kvcache_positions", ANY, ANY, ""),  # one int32 a token
     ("kvcache", "qk_kvcache_gather", ANY, ANY, ""),  # any shape; 16 bytes where aligned
+    ("kvcache", "qk_kvcache_groups", ANY, ANY, ""),  # any shape, one element a lane
     ("kvcache", "qk_kvcache_seq_lens", ANY, ANY, ""),  # one int32 a sequence
     ("kvcache", "*_quant_*", {WORD}, {CODES}, "l"),
     ("kvcache", "*", {WORD}, set(), "ls"),

@@ -104,11 +104,38 @@ QN_API qn_status qn_concat_and_cache_mla(qn_stream *stream, DLTensor *kv_cache,
                                          const DLTensor *kv_c, const DLTensor *k_pe,
                                          const DLTensor *slot_mapping, const DLTensor *scale);
 
+typedef struct qn_quantize_and_cache_mla_args {
+    size_t struct_size;    /**< sizeof(qn_quantize_and_cache_mla_args) */
+    DLTensor *ckv_cache;   /**< [pages, page_size, dim] of an FP8 kind, written */
+    DLTensor *scale_cache; /**< f32 [pages, page_size, ceil(dim / 128)], written */
+    DLTensor *kpe_cache;   /**< [pages, page_size, rope_dim] of k_pe's dtype, written */
+    const DLTensor *kv_c;  /**< [n, dim] of f32, f16 or bf16 */
+    const DLTensor *k_pe;  /**< [n, rope_dim] of kv_c's dtype */
+    /** [n]: page * page_size + place, checked (see Contents); below 0: the token is left out. */
+    const DLTensor *slot_mapping;
+} qn_quantize_and_cache_mla_args;
+
+/** Writes new tokens to an MLA cache whose compressed keys and values are FP8 with a scale for each
+ *  128 elements, and whose rotated keys are not quantised: "fp8_ds_mla" of vLLM. Codes and scales
+ *  have the bits that qn_quantize_groups gives kv_c with groups of 128 and its default eps; k_pe is
+ *  copied.
+ *
+ *  The caches may be views of one memory: a token of fp8_ds_mla has 656 bytes, 512 codes, 4 scales
+ *  and 64 elements of bf16, so that ckv_cache begins at byte 0 with rows 656 elements apart,
+ *  scale_cache at byte 512 with rows 164 apart, and kpe_cache at byte 528 with rows 328 apart.
+ *  qn_mla_decode (ckv_scales) and qn_gather_paged_mla_kv_cache (scales) read them.
+ *
+ *  Errors: also QN_E_INVALID for caches of different pages.
+ *  Source: concat_and_cache_mla of vLLM with fp8_ds_mla. */
+QN_API qn_status qn_quantize_and_cache_mla(qn_stream *stream,
+                                           const qn_quantize_and_cache_mla_args *args);
+
 typedef struct qn_gather_paged_mla_kv_cache_args {
-    size_t struct_size;    /**< sizeof(qn_gather_paged_mla_kv_cache_args) */
-    DLTensor *out;         /**< [n, dim], written */
-    const DLTensor *cache; /**< [pages, page_size, dim]: all of a token's row, or a part of it */
-    const DLTensor *scale; /**< null: bits are copied */
+    size_t struct_size;     /**< sizeof(qn_gather_paged_mla_kv_cache_args) */
+    DLTensor *out;          /**< [n, dim], written */
+    const DLTensor *cache;  /**< [pages, page_size, dim]: all of a token's row, or a part of it */
+    const DLTensor *scale;  /**< of all codes; null beside scales: bits are copied */
+    const DLTensor *scales; /**< of groups of codes; null, or scale is */
     /** Either [n]: page * page_size + place, below 0: the row is left as it is; or the four
      *  others, as for appending. */
     const DLTensor *slot_mapping;
@@ -126,7 +153,11 @@ typedef struct qn_gather_paged_mla_kv_cache_args {
  *  cache   as for appending, but only read
  *  scale   one f32 on the device: the cache is of an FP8 kind, and out is code * scale in f32,
  *          rounded once; a NaN stays one. Above 0 and finite, which QUERN_VALIDATE=1 checks
- *  Errors: also QN_E_INVALID for slot_mapping beside other index tensors.
+ *  scales  f32 [pages, page_size, ceil(dim / 128)], last dimension contiguous: likewise, with a
+ *          scale for each 128 elements of a token, as qn_quantize_and_cache_mla writes them; any
+ *          numbers
+ *  Errors: also QN_E_INVALID for slot_mapping beside other index tensors, and for scale beside
+ *          scales.
  *  Source: gather_and_maybe_dequant_cache of vLLM. */
 QN_API qn_status qn_gather_paged_mla_kv_cache(qn_stream *stream,
                                               const qn_gather_paged_mla_kv_cache_args *args);

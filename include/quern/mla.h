@@ -11,6 +11,8 @@
 // the last query is level with the last key. A query that sees no key has zeros in o and -infinity
 // in lse. lse is stored as a logarithm of base 2, or of base e (lse_base).
 //
+// With ckv_scales element d of ckv_j counts times the scale of its group, floor(d / 128).
+//
 // A prompt without the absorption is qn_attention, with a head_dim of 192 in q and k and of 128 in
 // v.
 #ifndef QUERN_MLA_H
@@ -25,13 +27,16 @@ extern "C" {
 /** Arguments of qn_mla_decode. A member of zero means its default; tensors that do not apply are
  *  null. */
 typedef struct qn_mla_args {
-    size_t struct_size;         /**< sizeof(qn_mla_args) */
-    DLTensor *o;                /**< [tokens, heads, dim] of f32, f16 or bf16 */
-    DLTensor *lse;              /**< optional, f32 [tokens, heads] */
-    const DLTensor *q_nope;     /**< [tokens, heads, dim], 512 in DeepSeek's models */
-    const DLTensor *q_pe;       /**< [tokens, heads, rope_dim], 64 in DeepSeek's models */
-    const DLTensor *ckv;        /**< [pages, page_size, dim] */
-    const DLTensor *kpe;        /**< [pages, page_size, rope_dim] */
+    size_t struct_size;     /**< sizeof(qn_mla_args) */
+    DLTensor *o;            /**< [tokens, heads, dim] of f32, f16 or bf16 */
+    DLTensor *lse;          /**< optional, f32 [tokens, heads] */
+    const DLTensor *q_nope; /**< [tokens, heads, dim], 512 in DeepSeek's models */
+    const DLTensor *q_pe;   /**< [tokens, heads, rope_dim], 64 in DeepSeek's models */
+    const DLTensor *ckv;    /**< [pages, page_size, dim] */
+    const DLTensor *kpe;    /**< [pages, page_size, rope_dim] */
+    /** f32 [pages, page_size, ceil(dim / 128)], last dimension contiguous, of FP8 ckv beside kpe of
+     *  f32, f16 or bf16; null: none, and kpe has ckv's dtype. */
+    const DLTensor *ckv_scales;
     const DLTensor *kv_indices; /**< i32: the requests' pages, one after another */
     const void *plan;           /**< of qn_attention_plan, in host memory */
     int64_t plan_bytes;
@@ -52,7 +57,8 @@ typedef struct qn_mla_args {
  *
  *  q_nope, q_pe  last dimensions contiguous, other strides any: one tensor of 576 elements a head
  *                is passed as two views, and so is one cache of 576 elements a token
- *                (qn_concat_and_cache_mla)
+ *                (qn_concat_and_cache_mla). With ckv_scales, ckv, its scales and kpe may be views
+ *                of one memory, as qn_quantize_and_cache_mla writes them ("fp8_ds_mla")
  *  plan          made with qo_indptr, kv_indptr, kv_last_page_len and page_size, num_qo_heads of q,
  *                num_kv_heads 1, head_dim_vo dim. Partial results of a chunk take 4 (dim + 1) bytes
  *                for each query and head; with many heads kv_chunk may well be longer than its
@@ -63,7 +69,7 @@ typedef struct qn_mla_args {
  *            multiples of 8; rows that begin at multiples of 16 bytes (FP8: 8). Hopper's take 512 +
  *            64 elements of bf16, of f16, or of bf16 with caches of e4m3fn, rows at multiples of 16
  *            bytes. All other problems run, slowly, on mla.gpu_any, as do all on NVIDIA's other
- *            cards
+ *            cards; with ckv_scales on mla.gpu_groups, likewise
  *  Shapes:   dim from 1 to 512, rope_dim from 1 to 64, pages of any size, any number of queries;
  *            fewer than 2^30 rows of queries and heads
  *  Align:    element size

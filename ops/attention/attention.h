@@ -7,7 +7,7 @@
 #include "../../runtime/tensor/read.h"
 #include "../shared/elements.h"
 #include "../shared/philox_abi.h"
-#include "attention_any_abi.h"
+#include "attention_groups_abi.h"
 
 #include <quern/attention.h>
 
@@ -16,7 +16,10 @@ typedef struct qni_attention_problem {
     qk_attention_args args; // as kernels take it; on the CPU the schedule is in host memory
     const qk_attention_schedule *plan; // host memory; null: uniform
     qni_dtype dtype, dtype_kv, dtype_o;
-    qk_attention_tail tail; // op "mla" alone has one; mla/mla_args.c has checked it
+    qk_attention_tail tail;   // op "mla" alone has one; mla/mla_args.c has checked it
+    qni_dtype dtype_tail;     // of keys; of q: dtype
+    qk_attention_rows groups; // f32 scales of QK_ATTENTION_GROUP elements of keys in front of their
+                              // tails, which are their values, too; no data: there are none
     float rope_theta, rope_scale;
     float dropout_p;
     int64_t kv_blocks, kv_tokens;     // of k and v: pages or requests (ragged: 1), and of each
@@ -83,6 +86,9 @@ qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
  *  does so. */
 qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
                               const qni_attention_problem *p, const qk_attention_args *args);
+/** Returns whether all rows of k or of its tail are whole runs of eight elements, each of them at a
+ *  multiple of its size. attention_launch.c. */
+bool qni_attention_is_wide(const qk_attention_rows *k, uint32_t dim);
 /** Returns whether the problem meets what all GPU kernels need, rows and head dims that they can
  *  count, and has head dims that the variant is for. */
 bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The attention kernel that takes any problem: head_dim up to 512, all types, strides, masks,
-// positions, dropout; and latent attention, whose rows of q and k have a tail in other memory.
+// positions, dropout; and latent attention, whose rows of q and k have a tail in other memory, and
+// perhaps scales of groups of k's elements.
 //
 // Needs     nothing beyond vector instructions
 // Tile      a row at a time for a wave, WAVE keys at a time: a lane has a key's score, then lanes
@@ -13,7 +14,7 @@
 // Memory    k is read a row a lane, v along its rows; runs of eight elements where everything is
 //           aligned to them
 // Source    arXiv:2205.14135 (online softmax)
-#include "attention_any_abi.h"
+#include "attention_groups_abi.h"
 #include "attention_row_gpu.h"
 #include "reduce.h"
 
@@ -27,6 +28,7 @@ typedef struct row_state {
     row_place place;
     const QD_LDS float *q; // head_dim_qk, then zeros up to a run's end; then a tail likewise
     bool has_tail;
+    bool has_groups; // then there are pages, and no masks, rotation, cap or dropout
     uint32_t first_key, end_key;
     float scale, slope;
     float max, sum;
@@ -75,6 +77,33 @@ QD_INLINE const qk_attention_tail *get_tail(const row_state *s) {
     return &((const qk_attention_any_args *)qd_reread(s->any))->tail;
 }
 
+/** Returns the arguments of keys with scales of groups, of which the others are the first. */
+QD_INLINE const qk_attention_groups_args *get_groups(const row_state *s) {
+    return (const qk_attention_groups_args *)qd_reread(s->any);
+}
+
+/** Where a key lies: latent caches have pages. Its rows in three memories have places in common. */
+typedef struct key_place {
+    int32_t page;
+    uint32_t slot;
+} key_place;
+
+QD_INLINE key_place find_page(const row_state *s, uint32_t j) {
+    const qk_attention_args *g = reread(s->g);
+    const uint32_t page = j / g->page_size;
+    return (key_place){g->kv_indices[s->request->kv_begin + page], j - page * g->page_size};
+}
+
+QD_INLINE int64_t offset_in(const qk_attention_rows *rows, key_place at) {
+    return at.page * rows->block + at.slot * rows->token;
+}
+
+/** Returns the scales of a key's groups. */
+QD_INLINE const float *find_scales(const row_state *s, key_place at) {
+    const qk_attention_rows *rows = &get_groups(s)->scales;
+    return (const float *)rows->data + offset_in(rows, at);
+}
+
 /** Returns the elements of a row of q and k that lie together, in front of the tail. */
 QD_INLINE uint32_t count_head(const row_state *s) {
     return reread(s->g)->head_dim_qk - (s->has_tail ? get_tail(s)->dim : 0);
@@ -104,7 +133,7 @@ QD_INLINE void load_q(const row_state *s, QD_LDS float *q) {
         load_q_tail(s, q + whole_runs(dim));
     for (uint32_t d = qd_lane(); d < whole_runs(dim); d += QD_WAVE) {
         float x = d < dim ? load_element(g->dtype_q, element_at(g->dtype_q, g->q.data, at + d)) : 0;
-        if (g->pos_encoding == QK_POS_ROPE && d < dim) {
+        if (!s->has_groups && g->pos_encoding == QK_POS_ROPE && d < dim) {
             const uint32_t other = d < half ? d + half : d - half;
             const float y = load_element(g->dtype_q, element_at(g->dtype_q, g->q.data, at + other));
             float x0 = d < half ? x : y, x1 = d < half ? y : x;
@@ -136,6 +165,23 @@ QD_INLINE float add_dot(const row_state *s, uint32_t dtype, const QD_LDS float *
             sum = __builtin_fmaf(q[d + i], v[i], sum);
     }
     return sum;
+}
+
+/** Returns <q, k> of codes with scales of groups, and of a tail without. */
+QD_INLINE float dot_groups(const row_state *s, key_place at) {
+    const uint32_t dim = count_head(s), dtype = reread(s->g)->dtype_kv;
+    const char *k = (const char *)reread(s->g)->k.data + offset_in(&reread(s->g)->k, at);
+    const float *scales = find_scales(s, at);
+    float sum = 0;
+    QD_NO_UNROLL for (uint32_t d = 0; d < dim; d += QK_ATTENTION_GROUP) {
+        const uint32_t count = qd_min(dim - d, QK_ATTENTION_GROUP);
+        sum = __builtin_fmaf(add_dot(s, dtype, s->q + d, k + d, count, 0),
+                             scales[d / QK_ATTENTION_GROUP], sum);
+    }
+    const qk_attention_rows *rows = &get_tail(s)->k;
+    const uint32_t dtype_tail = get_groups(s)->dtype_tail;
+    return add_dot(s, dtype_tail, s->q + whole_runs(dim),
+                   element_at(dtype_tail, rows->data, offset_in(rows, at)), get_tail(s)->dim, sum);
 }
 
 QD_INLINE float dot(const row_state *s, uint32_t dtype, const char *k, const char *tail) {
@@ -183,7 +229,11 @@ QD_INLINE float product(const row_state *s, uint32_t j) {
 QD_INLINE float score(const row_state *s, uint32_t j) {
     const qk_attention_args *g = reread(s->g);
     const qk_attention_request *r = s->request;
-    if (j < s->first_key || j >= s->end_key || qk_attention_is_masked(g, r, s->place.query, j))
+    if (j < s->first_key || j >= s->end_key)
+        return -__builtin_inff();
+    if (s->has_groups)
+        return dot_groups(s, find_page(s, j)) * s->scale * log2_e;
+    if (qk_attention_is_masked(g, r, s->place.query, j))
         return -__builtin_inff();
     const float added = g->mask_kind ? mask_value(g, &s->place, j) : 0;
     if (added == -__builtin_inff())
@@ -206,6 +256,34 @@ QD_INLINE void add_value(uint32_t dtype, uint32_t dim, int slots, const char *v,
         const uint32_t first = (uint32_t)t * QD_WAVE, d = qd_min(qd_lane() + first, dim - 1);
         if (first < dim)
             acc[t] = __builtin_fmaf(weight, load_element(dtype, element_at(dtype, v, d)), acc[t]);
+    }
+}
+
+/** Does what add_value does for codes with scales of groups. */
+QD_INLINE void add_codes(const row_state *s, int slots, key_place at, float weight, float *acc) {
+    const qk_attention_args *g = reread(s->g);
+    const uint32_t dim = g->head_dim_vo, dtype = g->dtype_kv;
+    const uint8_t *v = (const uint8_t *)g->v.data + offset_in(&g->v, at);
+    const float *scales = find_scales(s, at);
+    QD_UNROLL for (int t = 0; t < slots; t++) {
+        const uint32_t first = (uint32_t)t * QD_WAVE, d = qd_min(qd_lane() + first, dim - 1);
+        if (first < dim)
+            acc[t] = __builtin_fmaf(weight * scales[d / QK_ATTENTION_GROUP],
+                                    load_element(dtype, v + d), acc[t]);
+    }
+}
+
+/** Does what add_values does, likewise. */
+QD_INLINE void add_values_of_groups(const row_state *s, int slots, uint32_t tile, float weight,
+                                    float *acc) {
+    key_place own = {};
+    if (weight != 0) // also for a NaN
+        own = find_page(s, tile + qd_lane());
+    for (uint64_t left = qd_ballot(weight != 0); left; left &= left - 1) {
+        const uint32_t from = (uint32_t)__builtin_ctzll(left);
+        const key_place at = {(int32_t)qd_read_lane((uint32_t)own.page, from),
+                              qd_read_lane(own.slot, from)};
+        add_codes(s, slots, at, qd_as_f32(qd_read_lane(qd_as_u32(weight), from)), acc);
     }
 }
 
@@ -247,11 +325,14 @@ QD_INLINE void add_tile(row_state *s, int slots, uint32_t tile, uint32_t end, fl
     const float shrink = qd_exp2(s->max - max);
     s->sum = s->sum * shrink + wave_sum(weight);
     s->max = max;
-    if (s->g->has_dropout)
+    if (!s->has_groups && s->g->has_dropout)
         weight = drop_out(reread(s->g), &s->place, j, weight);
     QD_UNROLL for (int t = 0; t < slots; t++)
         acc[t] *= shrink;
-    add_values(s, slots, tile, weight, acc);
+    if (s->has_groups)
+        add_values_of_groups(s, slots, tile, weight, acc);
+    else
+        add_values(s, slots, tile, weight, acc);
 }
 
 /** Stores a chunk that is a part of a request: o divided by its sum, and its log-sum-exp. */
@@ -299,7 +380,7 @@ QD_INLINE void run_chunk(row_state *s, int slots, uint32_t row, uint32_t begin, 
 
 QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_request *r,
                        const qk_attention_work *work, uint32_t kv_head, uint32_t row, int slots,
-                       bool has_tail, QD_LDS float *q) {
+                       bool has_tail, bool has_groups, QD_LDS float *q) {
     const qk_attention_args *g = reread(&any->common);
     const row_place place = find_row(g, r, work->request, kv_head, row);
     row_state s = {.any = any,
@@ -308,10 +389,11 @@ QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_requ
                    .place = place,
                    .q = q,
                    .has_tail = has_tail,
+                   .has_groups = has_groups,
                    .first_key = qk_attention_first_key(g, r, place.query),
                    .end_key = qk_attention_end_key(g, r, place.query),
                    .scale = score_scale(g, &place)};
-    if (g->pos_encoding == QK_POS_ALIBI)
+    if (!has_groups && g->pos_encoding == QK_POS_ALIBI)
         s.slope = alibi_slope(g, place.head);
     load_q(&s, q);
     uint32_t begin = work->kv_begin;
@@ -324,27 +406,36 @@ QD_INLINE void run_row(const qk_attention_any_args *any, const qk_attention_requ
 
 /** Computes a workgroup's share of a work item: each wave takes every WAVES-th row. */
 QD_INLINE void take_work(const qk_attention_any_args *any, const qk_attention_work *work,
-                         uint32_t kv_head, int slots, bool has_tail, QD_LDS float *q) {
+                         uint32_t kv_head, int slots, bool has_tail, bool has_groups,
+                         QD_LDS float *q) {
     const qk_attention_request r = qk_attention_get_request(reread(&any->common), work->request);
     for (uint32_t row = work->row_begin + qd_wave(); row < work->row_end; row += WAVES)
-        run_row(any, &r, work, kv_head, row, slots, has_tail, q);
+        run_row(any, &r, work, kv_head, row, slots, has_tail, has_groups, q);
 }
 
-QD_INLINE void run(const qk_attention_any_args *any, int slots, bool has_tail, QD_LDS float *q) {
+QD_INLINE void run(const qk_attention_any_args *any, int slots, bool has_tail, bool has_groups,
+                   QD_LDS float *q) {
     const uint32_t count = qk_attention_count(&any->common) * any->common.num_kv_heads;
     for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
         const qk_attention_args *g = reread(&any->common);
         const qk_attention_work work = qk_attention_find(g, id / g->num_kv_heads);
         if (qk_attention_takes(g, work.request))
-            take_work(any, &work, id % g->num_kv_heads, slots, has_tail, q);
+            take_work(any, &work, id % g->num_kv_heads, slots, has_tail, has_groups, q);
     }
 }
 
+#define ROWS_OF_Q(name, dim)                                                                       \
+    [[clang::loader_uninitialized]] static QD_LDS float q_of_##name[WAVES][dim]
 #define KERNEL(name, dim, tail)                                                                    \
-    [[clang::loader_uninitialized]] static QD_LDS float q_of_##name[WAVES][(dim) + (tail)];        \
+    ROWS_OF_Q(name, (dim) + (tail));                                                               \
     QD_KERNEL(THREADS) name(const qk_attention_any_args any) {                                     \
-        run(&any, (dim) / QD_WAVE, (tail) > 0, q_of_##name[qd_wave()]);                            \
+        run(&any, (dim) / QD_WAVE, (tail) > 0, false, q_of_##name[qd_wave()]);                     \
     }
 KERNEL(qk_attention_any_128, 128, 0)
 KERNEL(qk_attention_any_512, 512, 0)
 KERNEL(qk_attention_any_tail, QK_ATTENTION_MAX_HEAD_DIM, QK_ATTENTION_MAX_TAIL)
+
+ROWS_OF_Q(groups, QK_ATTENTION_MAX_ROW);
+QD_KERNEL(THREADS) qk_attention_any_groups(const qk_attention_groups_args g) {
+    run(&g.any, QK_ATTENTION_MAX_HEAD_DIM / QD_WAVE, true, true, q_of_groups[qd_wave()]);
+}

@@ -106,8 +106,7 @@ bool qni_attention_any_supports(const qni_variant *variant, const qn_device *, c
     return qni_attention_fits(variant, problem, why);
 }
 
-/** Returns whether all rows of k or of its tail are whole runs, each at a multiple of its size. */
-static bool is_wide(const qk_attention_rows *k, uint32_t dim) {
+bool qni_attention_is_wide(const qk_attention_rows *k, uint32_t dim) {
     return (uintptr_t)k->data % 16 == 0 && dim % RUN == 0 && k->block % RUN == 0 &&
            k->token % RUN == 0 && k->head % RUN == 0;
 }
@@ -115,10 +114,11 @@ static bool is_wide(const qk_attention_rows *k, uint32_t dim) {
 qn_status qni_attention_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_attention_problem *p = problem;
     const qk_attention_tail *tail = &p->tail;
-    qk_attention_any_args any = {.common = p->args,
-                                 .tail = *tail,
-                                 .is_wide = is_wide(&p->args.k, p->args.head_dim_qk - tail->dim) &&
-                                            is_wide(&tail->k, tail->dim)};
+    qk_attention_any_args any = {
+        .common = p->args,
+        .tail = *tail,
+        .is_wide = qni_attention_is_wide(&p->args.k, p->args.head_dim_qk - tail->dim) &&
+                   qni_attention_is_wide(&tail->k, tail->dim)};
     qk_attention_args *g = &any.common;
     g->q_tile = variant->config.rows;
     static_assert(sizeof any.turns == sizeof p->turns);

@@ -33,11 +33,12 @@ static double slope_of(int64_t heads, int64_t h) {
 /** Loads a head of q or k, of which a part may lie at `tail`, rotated to its position if the
  *  problem asks. */
 static void load_head(const qni_attention_problem *p, const double *turns, qni_dtype dtype,
-                      const void *data, int64_t at, const void *tail, int64_t tail_at,
-                      int64_t position, double *x) {
+                      const void *data, int64_t at, qni_dtype dtype_tail, const void *tail,
+                      int64_t tail_at, int64_t position, double *x) {
     const int64_t dim = p->args.head_dim_qk, half = dim / 2, first = dim - p->tail.dim;
     for (int64_t d = 0; d < dim; d++)
-        x[d] = d < first ? qni_get(dtype, data, at + d) : qni_get(dtype, tail, tail_at + d - first);
+        x[d] = d < first ? qni_get(dtype, data, at + d)
+                         : qni_get(dtype_tail, tail, tail_at + d - first);
     for (int64_t d = 0; p->args.pos_encoding == QK_POS_ROPE && d < half; d++) {
         const double angle = (double)position * turns[d];
         const double c = cos(angle), s = sin(angle), x0 = x[d], x1 = x[d + half];
@@ -74,6 +75,15 @@ static void find_turns(const qni_attention_problem *p, double *turns) {
             pow((double)p->rope_theta, -2.0 * (double)d / (double)dim) / (double)p->rope_scale;
 }
 
+/** Returns the scale of element d of a key and of its value. */
+static double group_scale(const qni_attention_problem *p, const qk_attention_request *r,
+                          uint32_t request, int64_t j, int64_t d) {
+    if (!p->groups.data)
+        return 1;
+    const int64_t at = qni_attention_place(&p->args, &p->groups, r, request, j);
+    return (double)((const float *)p->groups.data)[at + d / 128];
+}
+
 qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
                                            const qk_attention_request *r, uint32_t request,
                                            uint32_t kv_head) {
@@ -89,11 +99,14 @@ qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
         const qk_attention_rows *const tail = &p->tail.k;
         const int64_t v = qni_attention_place(g, &g->v, r, request, j) + kv_head * g->v.head;
         load_head(p, keys.turns, p->dtype_kv, g->k.data,
-                  qni_attention_place(g, &g->k, r, request, j) + kv_head * g->k.head, tail->data,
-                  qni_attention_place(g, tail, r, request, j) + kv_head * tail->head, j,
+                  qni_attention_place(g, &g->k, r, request, j) + kv_head * g->k.head, p->dtype_tail,
+                  tail->data, qni_attention_place(g, tail, r, request, j) + kv_head * tail->head, j,
                   keys.k + j * dim);
+        for (int64_t d = 0; d < dim - p->tail.dim; d++)
+            keys.k[j * dim + d] *= group_scale(p, r, request, j, d);
         for (int64_t d = 0; d < dim_vo; d++)
-            keys.v[j * dim_vo + d] = qni_get(p->dtype_kv, g->v.data, v + d);
+            keys.v[j * dim_vo + d] =
+                qni_get(p->dtype_kv, g->v.data, v + d) * group_scale(p, r, request, j, d);
     }
     return keys;
 }
@@ -195,7 +208,7 @@ static softmax find_scores(const qni_attention_problem *p, const qni_attention_r
     const qk_attention_request *r = &row->request;
     softmax s = {.max = g->sinks ? (double)g->sinks[row->head] : -HUGE_VAL};
     double q[QK_ATTENTION_MAX_ROW], off;
-    load_head(p, keys->turns, p->dtype, g->q.data, q_place(&g->q, row), p->tail.q.data,
+    load_head(p, keys->turns, p->dtype, g->q.data, q_place(&g->q, row), p->dtype, p->tail.q.data,
               q_place(&p->tail.q, row), (int64_t)r->kv_len - r->qo_len + row->query, q);
     for (uint32_t j = 0; j < (uint32_t)r->kv_len; j++) {
         x[j] = score(p, row, keys, q, j, &off);

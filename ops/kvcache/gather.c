@@ -4,7 +4,7 @@
 
 static const char op[] = "gather_paged_mla_kv_cache";
 
-enum { OUT, CACHE, SCALE, PAGES, NUM_TENSORS = PAGES + QNI_MAX_PAGE_TENSORS };
+enum { OUT, CACHE, SCALE, SCALES, PAGES, NUM_TENSORS = PAGES + QNI_MAX_PAGE_TENSORS };
 
 static qn_status check_places(const qn_gather_paged_mla_kv_cache_args *a) {
     const DLTensor *others[] = {a->batch_indices, a->positions, a->kv_indices, a->kv_indptr,
@@ -18,18 +18,42 @@ static qn_status check_places(const qn_gather_paged_mla_kv_cache_args *a) {
     return QN_OK;
 }
 
-static qn_status check_dtypes(const qni_tensor *t, bool is_scaled) {
+static qn_status check_dtypes(const qni_tensor *t, const char *scale) {
     const qni_dtype cache = t[CACHE].dtype, out = t[OUT].dtype;
+    const bool is_scaled = scale;
     if (is_scaled && !qni_is_fp8(cache))
-        return QN_FAIL(QN_E_UNSUPPORTED, "%s: cache has dtype %s; accepted with scale: FP8", op,
-                       qni_dtype_name(cache));
+        return QN_FAIL(QN_E_UNSUPPORTED, "%s: cache has dtype %s; accepted with %s: FP8", op,
+                       qni_dtype_name(cache), scale);
     if (is_scaled ? !qni_is_float16_or_32(out) : out != cache)
         return QN_FAIL(QN_E_UNSUPPORTED, "%s: out has dtype %s; accepted: %s", op,
                        qni_dtype_name(out), is_scaled ? "f32, f16, bf16" : qni_dtype_name(cache));
     return QN_OK;
 }
 
-/** Reads the cache, out and the scale into the problem. */
+/** Reads the scale of all codes, or those of groups. */
+static qn_status read_scales(const qni_call *call, const qn_gather_paged_mla_kv_cache_args *a,
+                             qni_tensor *t, qni_gather_problem *p) {
+    const int64_t groups = (p->width + QK_CACHE_GROUP - 1) / QK_CACHE_GROUP;
+    if (a->scale && a->scales)
+        return QN_FAIL(QN_E_INVALID, "%s: scale is given beside scales; accepted: one of them", op);
+    t[SCALE] = qni_given_scale("scale", a->scale);
+    t[SCALE].may_be_null = true;
+    t[SCALES] = (qni_tensor){
+        .name = "scales",
+        .t = a->scales,
+        .ndim = 3,
+        .dtypes = qni_of_f32,
+        .shape = (const int64_t[]){t[CACHE].size[0], t[CACHE].size[1], groups},
+        .may_be_null = true,
+        .has_rows = true,
+    };
+    QN_TRY(qni_read_tensors(call, &t[SCALE], 2));
+    p->scale = t[SCALE].data, p->scales = t[SCALES].data;
+    p->scale_page = t[SCALES].stride[0], p->scale_place = t[SCALES].stride[1];
+    return check_dtypes(t, a->scale ? "scale" : a->scales ? "scales" : nullptr);
+}
+
+/** Reads the cache, out and the scales into the problem. */
 static qn_status read_rows(const qni_call *call, const qn_gather_paged_mla_kv_cache_args *a,
                            qni_tensor *t, qni_gather_problem *p, qni_cache_view *view) {
     DLTensor *const cache = (DLTensor *)a->cache; // that it is only read is said below
@@ -43,15 +67,11 @@ static qn_status read_rows(const qni_call *call, const qn_gather_paged_mla_kv_ca
                           .shape = (const int64_t[]){-1, p->width},
                           .has_rows = true,
                           .is_written = true};
-    t[SCALE] = qni_given_scale("scale", a->scale);
-    t[SCALE].may_be_null = true;
     QN_TRY(qni_read_tensors(call, &t[OUT], 1));
-    QN_TRY(qni_read_tensors(call, &t[SCALE], 1));
-    QN_TRY(check_dtypes(t, a->scale));
+    QN_TRY(read_scales(call, a, t, p));
     p->dtype = t[CACHE].dtype, p->dtype_out = t[OUT].dtype;
     p->cache = view->data, p->page = view->page, p->place = view->place;
     p->out = t[OUT].data, p->out_token = t[OUT].stride[0], p->n = t[OUT].size[0];
-    p->scale = t[SCALE].data;
     return QN_OK;
 }
 

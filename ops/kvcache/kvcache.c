@@ -30,6 +30,12 @@ static const qni_variant gather_variants[] = {
 };
 #undef QN_TABLE_OF_kvcache_gather
 
+#define QN_TABLE_OF_kvcache_groups 0,
+static const qni_variant groups_variants[] = {
+#include "variants.def"
+};
+#undef QN_TABLE_OF_kvcache_groups
+
 static const qni_key keys[] = {{.name = "heads"},
                                {.name = "k_dim"},
                                {.name = "v_dim"},
@@ -73,6 +79,20 @@ static void describe_gather(const void *problem, int64_t *values) {
     QN_SET_VALUES(gather_keys, values, p->width, p->pages.page_size, p->dtype, p->dtype_out, p->n);
 }
 
+static const qni_key groups_keys[] = {{.name = "dim"},
+                                      {.name = "rope_dim"},
+                                      {.name = "page_size"},
+                                      {.name = "x", .words = qni_dtype_words},
+                                      {.name = "cache", .words = qni_dtype_words},
+                                      {.name = "tokens", .is_of_batch = true},
+                                      {}};
+
+static void describe_groups(const void *problem, int64_t *values) {
+    const qni_groups_problem *p = problem;
+    QN_SET_VALUES(groups_keys, values, p->width, p->rope_width, p->args.pages.page_size, p->dtype,
+                  p->dtype_codes, p->n);
+}
+
 const qni_op qni_op_kvcache = QN_OP("kvcache", variants, keys, describe);
 const qni_op qni_op_kvcache_positions =
     QN_OP("kvcache_positions", positions_variants, positions_keys, describe_positions);
@@ -80,6 +100,8 @@ const qni_op qni_op_kvcache_seq_lens =
     QN_OP("kvcache_seq_lens", seq_lens_variants, seq_lens_keys, describe_seq_lens);
 const qni_op qni_op_kvcache_gather =
     QN_OP("kvcache_gather", gather_variants, gather_keys, describe_gather);
+const qni_op qni_op_kvcache_groups =
+    QN_OP("kvcache_groups", groups_variants, groups_keys, describe_groups);
 
 /** The tensors of keys or of values, and their names. */
 typedef struct side {

@@ -45,12 +45,21 @@ typedef struct qni_gather_problem {
     const void *cache;
     void *out;
     int64_t n, width, page, place, out_token;
-    const float *scale; // null: bits are copied
+    const float *scale;  // of all codes
+    const float *scales; // of groups of codes; both null: bits are copied
+    int64_t scale_page, scale_place;
     qk_pages pages;
 } qni_gather_problem;
 
+/** A valid problem of op "kvcache_groups": groups.c has checked everything. */
+typedef struct qni_groups_problem {
+    qni_dtype dtype, dtype_codes; // of the new tokens: f32, f16 or bf16; an FP8 kind
+    qk_groups_args args;          // but for n, width and rope_width, dtype and kind
+    int64_t n, width, rope_width;
+} qni_groups_problem;
+
 extern const qni_op qni_op_kvcache, qni_op_kvcache_positions, qni_op_kvcache_seq_lens,
-    qni_op_kvcache_gather;
+    qni_op_kvcache_gather, qni_op_kvcache_groups;
 
 /** The kernels: what variants.def lists. */
 #define QN_VARIANT QN_PROTOTYPES

@@ -24,12 +24,30 @@ typedef struct qk_kvcache_args {
     uint32_t is_quant, kind;
 } qk_kvcache_args;
 
+enum { QK_CACHE_GROUP = 128 };         // elements of an MLA cache that have a scale of their own
+constexpr float qk_cache_eps = 1e-10f; // the smallest amax of a group, as of qn_quantize_groups
+
+/** New tokens of an MLA cache with scales of groups. Strides are in elements. */
+typedef struct qk_groups_args {
+    const void *ckv, *kpe;
+    uint8_t *codes;
+    float *scales;
+    void *rope;
+    int64_t ckv_token, kpe_token, codes_page, codes_place, scales_page, scales_place, rope_page,
+        rope_place;
+    qk_pages pages;
+    uint32_t n, width, rope_width;
+    uint32_t dtype, kind; // of the new tokens; of the codes
+} qk_groups_args;
+
 /** Strides and width are in items: of 1, 2, 4 or 16 bytes for copies, of one element for codes. */
 typedef struct qk_gather_args {
     const void *cache;
     void *out;
     int64_t page, place, out_token;
-    const float *scale; // null: bits are copied
+    const float *scale;  // of all codes
+    const float *scales; // of groups of codes; both null: bits are copied
+    int64_t scale_page, scale_place;
     qk_pages pages;
     uint32_t n, width;
     uint32_t item_bytes;      // of copies

@@ -320,6 +320,8 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     }
     if (op == &qni_op_kvcache_gather)
         return qni_kvcache_try_gather(run);
+    if (op == &qni_op_kvcache_groups)
+        return qni_kvcache_try_groups(run);
     int turn = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int dtype = QNI_F32; dtype <= QNI_E4M3FN; dtype++)
@@ -335,6 +337,7 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     return st == QN_OK ? qni_kvcache_try_batches(run) : st;
 }
 
-static const qni_op *const ops[] = {&qni_op_kvcache, &qni_op_kvcache_positions,
-                                    &qni_op_kvcache_seq_lens, &qni_op_kvcache_gather, nullptr};
+static const qni_op *const ops[] = {&qni_op_kvcache,          &qni_op_kvcache_positions,
+                                    &qni_op_kvcache_seq_lens, &qni_op_kvcache_gather,
+                                    &qni_op_kvcache_groups,   nullptr};
 const qni_family qni_family_kvcache = {"kvcache", ops, try_op};

@@ -76,7 +76,9 @@ static void gather_token(const qni_gather_problem *p, int64_t t) {
     if (from.page < 0)
         return;
     const int64_t in = from.page * p->page + from.place * p->place, out = t * p->out_token;
-    if (!p->scale) {
+    const float *scales =
+        p->scales ? p->scales + from.page * p->scale_page + from.place * p->scale_place : p->scale;
+    if (!scales) {
         const int64_t size = qni_dtype_bytes(p->dtype);
         memcpy((char *)p->out + out * size, (const char *)p->cache + in * size,
                (size_t)(p->width * size));
@@ -84,7 +86,8 @@ static void gather_token(const qni_gather_problem *p, int64_t t) {
     }
     const qni_fp8 kind = qni_fp8_of(p->dtype);
     for (int64_t i = 0; i < p->width; i++) {
-        const float x = qni_fp8_decode(kind, ((const uint8_t *)p->cache)[in + i]) * *p->scale;
+        const float x = qni_fp8_decode(kind, ((const uint8_t *)p->cache)[in + i]) *
+                        scales[p->scales ? i / QK_CACHE_GROUP : 0];
         qni_put(p->dtype_out, p->out, out + i, (double)x);
     }
 }
@@ -99,6 +102,51 @@ qn_status qni_gather_cpu(const qni_variant *, qn_stream *stream, const void *pro
     qni_gather_problem p = *(const qni_gather_problem *)problem;
     const int64_t bytes = 1 + p.width * qni_dtype_bytes(p.dtype_out);
     qni_parallel_runs(p.n, 1 + task_bytes / bytes, 0, gather_tokens, &p);
+    return QN_OK;
+}
+
+/** Quantises elements from .. from + count - 1 of a token's row, which share a scale. */
+static float cache_group(const qni_groups_problem *p, int64_t from, int64_t count, uint8_t *codes) {
+    const qni_fp8 kind = qni_fp8_of(p->dtype_codes);
+    float amax = qk_cache_eps;
+    for (int64_t i = 0; i < count; i++) {
+        const float x = fabsf((float)qni_get(p->dtype, p->args.ckv, from + i));
+        amax = x > amax ? x : amax; // false for a NaN
+    }
+    const float scale = amax / qni_fp8_format_of(kind).max, inverse = 1.0f / scale;
+    for (int64_t i = 0; i < count; i++)
+        codes[i] = qni_fp8_encode(kind, (float)qni_get(p->dtype, p->args.ckv, from + i) * inverse);
+    return scale;
+}
+
+static void cache_token(const qni_groups_problem *p, int64_t t) {
+    const qk_groups_args *g = &p->args;
+    const qk_place to = qk_find_place(&g->pages, t);
+    if (to.page < 0)
+        return;
+    uint8_t *codes = g->codes + to.page * g->codes_page + to.place * g->codes_place;
+    float *scales = g->scales + to.page * g->scales_page + to.place * g->scales_place;
+    for (int64_t first = 0; first < p->width; first += QK_CACHE_GROUP) {
+        const int64_t left = p->width - first;
+        scales[first / QK_CACHE_GROUP] =
+            cache_group(p, t * g->ckv_token + first, left < QK_CACHE_GROUP ? left : QK_CACHE_GROUP,
+                        codes + first);
+    }
+    const int64_t size = qni_dtype_bytes(p->dtype);
+    memcpy((char *)g->rope + (to.page * g->rope_page + to.place * g->rope_place) * size,
+           (const char *)g->kpe + t * g->kpe_token * size, (size_t)(p->rope_width * size));
+}
+
+static void cache_tokens(void *context, int64_t first, int64_t end, void *) {
+    for (int64_t t = first; t < end; t++)
+        cache_token(context, t);
+}
+
+qn_status qni_groups_cpu(const qni_variant *, qn_stream *stream, const void *problem) {
+    (void)stream;
+    qni_groups_problem p = *(const qni_groups_problem *)problem;
+    const int64_t bytes = 1 + (p.width + p.rope_width) * qni_dtype_bytes(p.dtype);
+    qni_parallel_runs(p.n, 1 + task_bytes / bytes, 0, cache_tokens, &p);
     return QN_OK;
 }
 

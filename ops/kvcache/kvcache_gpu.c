@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to paged caches, by copies of 16 bytes, by quantisation to FP8, or element by element; and
-// computes batch indices, positions and lengths. Reads tokens of an MLA cache.
+// Writes to paged caches, by copies of 16 bytes, by quantisation to FP8, with one scale or with
+// scales of groups, or element by element; and computes batch indices, positions and lengths. Reads
+// tokens of an MLA cache.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
 // Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of
@@ -12,6 +13,8 @@
 // Source    FlashInfer's append_paged_kv_cache and get_batch_indices_positions
 #include "elements.h"
 #include "kvcache_abi.h"
+#include "reduce.h"
+#include "scale.h"
 
 enum { HELD = 4, COPY, QUANT, ANY };
 
@@ -134,6 +137,57 @@ QD_KERNEL(256) qk_kvcache_quant_bf16(const qk_kvcache_args g) {
     move(QUANT, QD_BF16, &g);
 }
 
+// ---- groups with scales of their own
+
+QD_INLINE float load_new(uint32_t dtype, const void *p, int64_t i) {
+    return dtype == QD_F32   ? qd_load1(QD_F32, (const float *)p + i)
+           : dtype == QD_F16 ? qd_load1(QD_F16, (const uint16_t *)p + i)
+                             : qd_load1(QD_BF16, (const uint16_t *)p + i);
+}
+
+/** Quantises a group of a token, which 16 lanes share. Lanes of groups past the end take part in
+ *  what the wave does together. */
+QD_INLINE void cache_group(const qk_groups_args *g, uint32_t t, qk_place to, uint32_t group) {
+    const uint32_t lane = qd_lane() % QD_ROW, first = group * QK_CACHE_GROUP;
+    const uint32_t left = first < g->width ? g->width - first : 0;
+    qd_f32x8 x = 0;
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
+        if (lane + i * QD_ROW < left)
+            x[i] = load_new(g->dtype, g->ckv, t * g->ckv_token + first + lane + i * QD_ROW);
+    const uint32_t top = qd_row_max(qd_run_top(x));
+    const float scale = qd_scale_of(top, qk_cache_eps, qd_fp8_max((int)g->kind));
+    if (left > 0 && lane == 0)
+        g->scales[to.page * g->scales_page + to.place * g->scales_place + group] = scale;
+    uint8_t *codes = g->codes + to.page * g->codes_page + to.place * g->codes_place + first;
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
+        if (lane + i * QD_ROW < left)
+            codes[lane + i * QD_ROW] = (uint8_t)qd_fp8_encode((int)g->kind, x[i] * (1.0f / scale));
+}
+
+/** Copies a token's rotated keys. */
+QD_INLINE void cache_rope(const qk_groups_args *g, uint32_t t, qk_place to) {
+    const int64_t in = t * g->kpe_token, out = to.page * g->rope_page + to.place * g->rope_place;
+    for (uint32_t i = qd_lane(); i < g->rope_width; i += QD_WAVE)
+        if (g->dtype == QD_F32)
+            ((uint32_t *)g->rope)[out + i] = ((const uint32_t *)g->kpe)[in + i];
+        else
+            ((uint16_t *)g->rope)[out + i] = ((const uint16_t *)g->kpe)[in + i];
+}
+
+/** Writes tokens; a wave takes a token, and 16 lanes a group of it. */
+QD_KERNEL(256) qk_kvcache_groups(const qk_groups_args g) {
+    qd_begin();
+    const uint32_t waves = 256 / QD_WAVE, at_once = QD_WAVE / QD_ROW;
+    const uint32_t groups = (g.width + QK_CACHE_GROUP - 1) / QK_CACHE_GROUP;
+    for (uint32_t t = qd_block() * waves + qd_wave(); t < g.n; t += __gpu_num_blocks(0) * waves) {
+        const qk_place to = qk_find_place(&g.pages, t);
+        for (uint32_t i = 0; to.page >= 0 && i < groups; i += at_once)
+            cache_group(&g, t, to, i + qd_lane() / QD_ROW);
+        if (to.page >= 0)
+            cache_rope(&g, t, to);
+    }
+}
+
 // ---- reading a cache
 
 QD_INLINE void copy_item(const qk_gather_args *g, void *out, const void *in, int64_t i) {
@@ -164,14 +218,15 @@ QD_INLINE void gather_row(const qk_gather_args *g, uint32_t t) {
     if (from.page < 0)
         return;
     const int64_t in = from.page * g->page + from.place * g->place, out = t * g->out_token;
-    const float scale = g->scale ? *g->scale : 1.0f;
-    const uint32_t in_bytes = g->scale ? 1 : g->item_bytes;
-    const uint32_t out_bytes = !g->scale ? g->item_bytes : g->dtype_out == QD_F32 ? 4 : 2;
+    const float *scales =
+        g->scales ? g->scales + from.page * g->scale_page + from.place * g->scale_place : g->scale;
+    const uint32_t in_bytes = scales ? 1 : g->item_bytes;
+    const uint32_t out_bytes = !scales ? g->item_bytes : g->dtype_out == QD_F32 ? 4 : 2;
     const char *from_row = (const char *)g->cache + in * in_bytes;
     char *to_row = (char *)g->out + out * out_bytes;
     for (uint32_t i = qd_lane(); i < g->width; i += QD_WAVE)
-        if (g->scale)
-            decode_item(g, to_row, from_row, i, scale);
+        if (scales)
+            decode_item(g, to_row, from_row, i, scales[g->scales ? i / QK_CACHE_GROUP : 0]);
         else
             copy_item(g, to_row, from_row, i);
 }

@@ -126,7 +126,7 @@ static int64_t gathered_item(const qni_gather_problem *p) {
     const bool is_whole = (((uintptr_t)p->cache | (uintptr_t)p->out) % 16 == 0) &&
                           p->width % item == 0 && p->page % item == 0 && p->place % item == 0 &&
                           p->out_token % item == 0;
-    return is_whole && !p->scale ? item : 1;
+    return is_whole && !p->scale && !p->scales ? item : 1;
 }
 
 qn_status qni_gather_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
@@ -138,12 +138,36 @@ qn_status qni_gather_gpu(const qni_variant *variant, qn_stream *stream, const vo
                                  .place = p->place / item,
                                  .out_token = p->out_token / item,
                                  .scale = p->scale,
+                                 .scales = p->scales,
+                                 .scale_page = p->scale_page,
+                                 .scale_place = p->scale_place,
                                  .pages = p->pages,
                                  .n = (uint32_t)p->n,
                                  .width = (uint32_t)(p->width / item),
                                  .item_bytes = (uint32_t)(item * qni_dtype_bytes(p->dtype)),
-                                 .kind = p->scale ? (uint32_t)qni_fp8_of(p->dtype) : 0,
+                                 .kind = p->scale || p->scales ? (uint32_t)qni_fp8_of(p->dtype) : 0,
                                  .dtype_out = (uint32_t)p->dtype_out};
+    const int64_t waves = THREADS / stream->device->target->wave_size;
+    const int64_t groups = (p->n + waves - 1) / waves;
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return qni_launch(stream, &variant->config.kernel[0], grid, THREADS, &args, sizeof args);
+}
+
+bool qni_groups_gpu_supports(const qni_variant *, const qn_device *device, const void *problem,
+                             qni_reason *why) {
+    (void)device;
+    const qni_groups_problem *p = problem;
+    return (p->n < most && p->width < most && p->rope_width < most) ||
+           qni_no(why, "%ld tokens of %ld + %ld; fewer than 2^30 are accepted", (long)p->n,
+                  (long)p->width, (long)p->rope_width);
+}
+
+qn_status qni_groups_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_groups_problem *p = problem;
+    qk_groups_args args = p->args;
+    args.n = (uint32_t)p->n, args.width = (uint32_t)p->width;
+    args.rope_width = (uint32_t)p->rope_width;
+    args.dtype = (uint32_t)p->dtype, args.kind = (uint32_t)qni_fp8_of(p->dtype_codes);
     const int64_t waves = THREADS / stream->device->target->wave_size;
     const int64_t groups = (p->n + waves - 1) / waves;
     const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};

@@ -162,6 +162,80 @@ static void test_concatenated(void **) {
     assert_int_equal(k_cache.data[0], 0xFF);
 }
 
+static box codes, group_scales, rope;
+
+static qn_status cache_groups(void) {
+    const qn_quantize_and_cache_mla_args args = {.struct_size = sizeof args,
+                                                 .ckv_cache = &codes.t,
+                                                 .scale_cache = &group_scales.t,
+                                                 .kpe_cache = &rope.t,
+                                                 .kv_c = &key.t,
+                                                 .k_pe = &value.t,
+                                                 .slot_mapping = &slots.t};
+    return qn_quantize_and_cache_mla(stream, &args);
+}
+
+/** Makes tokens of 130 + 3 elements: token t's first group has t + 1 as its largest, its second one
+ *  is zeros. */
+static void make_groups(void) {
+    make_all(QNI_F16, QNI_F16);
+    MAKE(&key, QNI_F16, N, 130);
+    MAKE(&value, QNI_F16, N, 3);
+    MAKE(&codes, QNI_E4M3FN, PAGES, PAGE, 130);
+    MAKE(&group_scales, QNI_F32, PAGES, PAGE, 2);
+    MAKE(&rope, QNI_F16, PAGES, PAGE, 3);
+    for (int t = 0; t < N; t++) {
+        for (int i = 0; i < 130; i++)
+            qni_put(QNI_F16, key.data, t * 130 + i, i >= 128 ? 0 : i == 77 ? -t - 1 : 0.5);
+        for (int i = 0; i < 3; i++)
+            qni_put(QNI_F16, value.data, t * 3 + i, 10 * t + i);
+    }
+}
+
+static void test_groups(void **) {
+    make_groups();
+    assert_int_equal(cache_groups(), QN_OK); // tokens 0 to 3 go to slots 0, 3, 4 and nowhere
+    const float scale = 2.0f / 448;          // of token 1, in slot 3
+    assert_true(qni_get(QNI_F32, group_scales.data, 3 * 2) == (double)scale);
+    assert_true(qni_get(QNI_F32, group_scales.data, 3 * 2 + 1) == (double)(1e-10f / 448));
+    assert_true(qni_get(QNI_E4M3FN, codes.data, 3 * 130 + 77) == -448);
+    assert_true(qni_get(QNI_E4M3FN, codes.data, 3 * 130) == 112); // 0.5 / 2 * 448
+    assert_true(qni_get(QNI_E4M3FN, codes.data, 3 * 130 + 129) == 0);
+    assert_true(qni_get(QNI_F16, rope.data, 3 * 3 + 2) == 12);
+    assert_int_equal(codes.data[130], 0xFF); // slot 1
+    assert_int_equal(rope.data[3 * 2], 0xFF);
+    key.shape[0] = value.shape[0] = slots.shape[0] = 0;
+    assert_int_equal(cache_groups(), QN_OK);
+}
+
+static void test_groups_refuse(void **) {
+    make_groups();
+    MAKE(&codes, QNI_F16, PAGES, PAGE, 130);
+    assert_refused(cache_groups(), QN_E_UNSUPPORTED, "ckv_cache has dtype f16; accepted: FP8");
+    make_groups();
+    MAKE(&group_scales, QNI_F32, PAGES, PAGE, 1);
+    assert_refused(cache_groups(), QN_E_INVALID,
+                   "scale_cache has shape [3, 2, 1], needs [any, any, 2]");
+    MAKE(&group_scales, QNI_F16, PAGES, PAGE, 2);
+    assert_refused(cache_groups(), QN_E_UNSUPPORTED, "scale_cache has dtype f16; accepted: f32");
+    make_groups();
+    MAKE(&rope, QNI_BF16, PAGES, PAGE, 3);
+    assert_refused(cache_groups(), QN_E_UNSUPPORTED, "kpe_cache has dtype bf16; accepted: f16");
+    MAKE(&rope, QNI_F16, PAGES, PAGE + 1, 3);
+    assert_refused(cache_groups(), QN_E_INVALID,
+                   "kpe_cache has 3 pages of 3, ckv_cache 3 of 2; both need the same");
+    make_groups();
+    MAKE(&value, QNI_F32, N, 3);
+    assert_refused(cache_groups(), QN_E_UNSUPPORTED, "k_pe has dtype f32; accepted: f16");
+    make_groups();
+    *(int32_t *)slots.data = PAGES * PAGE;
+    assert_refused(cache_groups(), QN_E_INVALID, "slot_mapping[0] is 6");
+    make_groups();
+    rope.t.data = codes.data;
+    assert_refused(cache_groups(), QN_E_INVALID, "overlaps");
+    assert_int_equal(codes.data[0], 0xFF); // nothing was written
+}
+
 static qn_status gather(const DLTensor *slot_mapping, const DLTensor *scale) {
     const qn_gather_paged_mla_kv_cache_args args = {
         .struct_size = sizeof args,
@@ -202,6 +276,32 @@ static void test_gathered(void **) {
     assert_true(qni_get(QNI_F32, key.data, 8) == 48); // slot 3 begins with 24
     key.shape[0] = slots.shape[0] = 0;
     assert_int_equal(gather(&slots.t, &k_scale.t), QN_OK);
+}
+
+/** Reads codes with scales of groups back. */
+static void test_gathered_groups(void **) {
+    make_groups();
+    assert_int_equal(cache_groups(), QN_OK);
+    MAKE(&key, QNI_F32, N, 130);
+    qn_gather_paged_mla_kv_cache_args args = {.struct_size = sizeof args,
+                                              .out = &key.t,
+                                              .cache = &codes.t,
+                                              .scales = &group_scales.t,
+                                              .slot_mapping = &slots.t};
+    assert_int_equal(qn_gather_paged_mla_kv_cache(stream, &args), QN_OK);
+    assert_true(fabs(qni_get(QNI_F32, key.data, 130 + 77) + 2) < 1e-6);
+    assert_true(fabs(qni_get(QNI_F32, key.data, 2 * 130) - 0.5) < 0.04); // of a token of 3
+    assert_true(qni_get(QNI_F32, key.data, 129) == 0);
+    args.scale = &k_scale.t;
+    assert_refused(qn_gather_paged_mla_kv_cache(stream, &args), QN_E_INVALID,
+                   "scale is given beside scales; accepted: one of them");
+    args.scale = nullptr, group_scales.shape[2] = 1;
+    assert_refused(qn_gather_paged_mla_kv_cache(stream, &args), QN_E_INVALID,
+                   "scales has shape [3, 2, 1], needs [3, 2, 2]");
+    MAKE(&codes, QNI_F16, PAGES, PAGE, 130);
+    MAKE(&group_scales, QNI_F32, PAGES, PAGE, 2);
+    assert_refused(qn_gather_paged_mla_kv_cache(stream, &args), QN_E_UNSUPPORTED,
+                   "cache has dtype f16; accepted with scales: FP8");
 }
 
 static void test_gather_refuses(void **) {
@@ -401,19 +501,14 @@ int main(void) {
     // First: a child must not inherit an environment that has been read.
     const struct CMUnitTest validated[] = {cmocka_unit_test(test_all_validated)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_append),
-        cmocka_unit_test(test_hnd),
-        cmocka_unit_test(test_contents_at_rest),
-        cmocka_unit_test(test_quantize),
-        cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_concatenated),
-        cmocka_unit_test(test_gathered),
-        cmocka_unit_test(test_gather_refuses),
-        cmocka_unit_test(test_seq_lens),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_validation),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_append),           cmocka_unit_test(test_hnd),
+        cmocka_unit_test(test_contents_at_rest), cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_latent),           cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_concatenated),     cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_groups_refuse),    cmocka_unit_test(test_gathered_groups),
+        cmocka_unit_test(test_gathered),         cmocka_unit_test(test_gather_refuses),
+        cmocka_unit_test(test_seq_lens),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_validation),       cmocka_unit_test(test_empty),
         cmocka_unit_test(test_misaligned),
     };
     return cmocka_run_group_tests(validated, nullptr, nullptr) +

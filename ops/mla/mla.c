@@ -15,6 +15,7 @@ static const qni_key keys[] = {{.name = "heads"},
                                {.name = "rope_dim"},
                                {.name = "q", .words = qni_dtype_words},
                                {.name = "kv", .words = qni_dtype_words},
+                               {.name = "kpe", .words = qni_dtype_words},
                                {.name = "o", .words = qni_dtype_words},
                                {.name = "requests", .is_of_batch = true},
                                {.name = "rows", .is_of_batch = true},
@@ -24,7 +25,7 @@ static const qni_key keys[] = {{.name = "heads"},
 static void describe(const void *problem, int64_t *values) {
     const qni_attention_problem *p = problem;
     QN_SET_VALUES(keys, values, p->args.group, p->args.head_dim_vo, p->tail.dim, p->dtype,
-                  p->dtype_kv, p->dtype_o, p->plan->num_requests, p->max_rows);
+                  p->dtype_kv, p->dtype_tail, p->dtype_o, p->plan->num_requests, p->max_rows);
 }
 
 const qni_op qni_op_mla = QN_OP("mla", variants, keys, describe);

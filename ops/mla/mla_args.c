@@ -11,6 +11,7 @@ enum {
     Q_PE,
     CKV,
     KPE,
+    CKV_SCALES,
     KV_INDICES,
     SCHEDULE,
     Q_SCALES,
@@ -38,16 +39,33 @@ static qn_status check_dim(const qni_tensor *t, int64_t most) {
     return QN_OK;
 }
 
-/** Checks that b is as a but for the last dimension, and has a's dtype. */
+/** Checks that b is as a but for the last dimension. */
 static qn_status check_like(const qni_tensor *a, const qni_tensor *b) {
     char of_a[128], of_b[128];
     if (a->size[0] != b->size[0] || a->size[1] != b->size[1])
         return INVALID("%s is %s, %s %s; all but the last dimension need to be the same", a->name,
                        qni_tensor_text(a->t, of_a, sizeof of_a), b->name,
                        qni_tensor_text(b->t, of_b, sizeof of_b));
+    return QN_OK;
+}
+
+static qn_status check_same_dtype(const qni_tensor *a, const qni_tensor *b) {
     if (a->dtype != b->dtype)
         return UNSUPPORTED("%s has dtype %s, %s %s; both need the same", a->name,
                            qni_dtype_name(a->dtype), b->name, qni_dtype_name(b->dtype));
+    return QN_OK;
+}
+
+/** Checks the caches' dtypes: equal, or with scales of groups FP8 and another one. */
+static qn_status check_cache_dtypes(const qni_tensor *ckv, const qni_tensor *kpe, bool has_groups) {
+    if (!has_groups)
+        return check_same_dtype(ckv, kpe);
+    if (!qni_is_fp8(ckv->dtype))
+        return UNSUPPORTED("ckv has dtype %s; accepted with ckv_scales: FP8",
+                           qni_dtype_name(ckv->dtype));
+    if (!qni_is_float16_or_32(kpe->dtype))
+        return UNSUPPORTED("kpe has dtype %s; accepted with ckv_scales: f32, f16, bf16",
+                           qni_dtype_name(kpe->dtype));
     return QN_OK;
 }
 
@@ -73,7 +91,9 @@ static qn_status check_inputs(const qni_tensor *t) {
     QN_TRY(check_dim(&t[Q_NOPE], QK_ATTENTION_MAX_HEAD_DIM));
     QN_TRY(check_dim(&t[Q_PE], QK_ATTENTION_MAX_TAIL));
     QN_TRY(check_like(&t[Q_NOPE], &t[Q_PE]));
+    QN_TRY(check_same_dtype(&t[Q_NOPE], &t[Q_PE]));
     QN_TRY(check_like(&t[CKV], &t[KPE]));
+    QN_TRY(check_cache_dtypes(&t[CKV], &t[KPE], t[CKV_SCALES].t));
     QN_TRY(check_same_dim(&t[Q_NOPE], &t[CKV]));
     QN_TRY(check_same_dim(&t[Q_PE], &t[KPE]));
     if (t[Q_NOPE].size[1] < 1)
@@ -91,6 +111,23 @@ static qk_attention_rows cache_rows(const qni_tensor *t) {
     return (qk_attention_rows){.data = t->data, .block = t->stride[0], .token = t->stride[1]};
 }
 
+/** Reads the scales of ckv's groups. */
+static qn_status read_groups(call *c) {
+    qni_tensor *const t = &c->t[CKV_SCALES], *const ckv = &c->t[CKV];
+    const int64_t groups = (ckv->size[2] + QK_ATTENTION_GROUP - 1) / QK_ATTENTION_GROUP;
+    *t = (qni_tensor){.name = "ckv_scales",
+                      .t = c->args->ckv_scales,
+                      .ndim = 3,
+                      .dtypes = qni_of_f32,
+                      .shape = (const int64_t[]){ckv->size[0], ckv->size[1], groups},
+                      .may_be_null = true,
+                      .has_rows = true};
+    QN_TRY(qni_read_tensors(&c->of, t, 1));
+    if (t->t)
+        c->p->groups = cache_rows(t);
+    return QN_OK;
+}
+
 static qn_status read_inputs(call *c) {
     const qn_mla_args *a = c->args;
     qni_attention_problem *p = c->p;
@@ -101,10 +138,13 @@ static qn_status read_inputs(call *c) {
     t[CKV] = (qni_tensor){"ckv", a->ckv, 3, dtypes, .has_rows = true};
     t[KPE] = (qni_tensor){"kpe", a->kpe, 3, dtypes, .has_rows = true};
     t[KV_INDICES] = qni_indices("kv_indices", a->kv_indices, nullptr);
-    QN_TRY(qni_read_tensors(&c->of, t, KV_INDICES + 1));
+    QN_TRY(qni_read_tensors(&c->of, t, KPE + 1));
+    QN_TRY(qni_read_tensors(&c->of, &t[KV_INDICES], 1));
+    QN_TRY(read_groups(c));
     QN_TRY(check_inputs(t));
     p->dtype = t[Q_NOPE].dtype;
     p->dtype_kv = t[CKV].dtype;
+    p->dtype_tail = t[KPE].dtype;
     p->kv_blocks = t[CKV].size[0];
     p->kv_tokens = t[CKV].size[1];
     p->tail = (qk_attention_tail){

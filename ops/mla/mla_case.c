@@ -7,8 +7,8 @@
 #include <string.h>
 
 static const char *const area_names[QNI_MLA_AREAS] = {
-    "q_nope",    "q_pe",     "ckv",        "kpe",      "o",        "lse",
-    "workspace", "schedule", "kv_indices", "q_scales", "kv_scales"};
+    "q_nope", "q_pe",      "ckv",      "kpe",        "ckv_scales", "o",
+    "lse",    "workspace", "schedule", "kv_indices", "q_scales",   "kv_scales"};
 
 // ---- sizes
 
@@ -76,7 +76,7 @@ static void set_rows(qni_mla_case *c, int which, int area, int64_t first, int64_
 
 /** Makes rows [outer, inner, dim] and [outer, inner, rope_dim], apart or joined. */
 static qn_status make_parts(qni_mla_case *c, qn_stream *stream, int which, qni_dtype dtype,
-                            int64_t outer, int64_t inner) {
+                            qni_dtype dtype_pe, int64_t outer, int64_t inner) {
     const qni_mla_spec *s = c->spec;
     const int64_t rows = outer * inner, joined = s->is_joined ? s->rope_dim : 0;
     const int64_t step = s->dim + joined + s->gap, rope_step = s->rope_dim + s->gap;
@@ -86,8 +86,18 @@ static qn_status make_parts(qni_mla_case *c, qn_stream *stream, int which, qni_d
         set_rows(c, which + 1, which, s->dim, outer, inner, s->rope_dim, step);
         return QN_OK;
     }
-    QN_TRY(make_area(c, stream, which + 1, dtype, rows * rope_step, s->offset));
+    QN_TRY(make_area(c, stream, which + 1, dtype_pe, rows * rope_step, s->offset));
     set_rows(c, which + 1, which + 1, 0, outer, inner, s->rope_dim, rope_step);
+    return QN_OK;
+}
+
+/** Makes scales of groups, with an element between those of a token and of the next. */
+static qn_status make_groups(qni_mla_case *c, qn_stream *stream) {
+    const qni_mla_spec *s = c->spec;
+    const int64_t groups = (s->dim + QK_ATTENTION_GROUP - 1) / QK_ATTENTION_GROUP;
+    const int64_t pages = count_entries(s) + 2, count = pages * s->page * (groups + 1);
+    QN_TRY(make_area(c, stream, QNI_MLA_CKV_SCALES, QNI_F32, count, s->offset));
+    set_rows(c, QNI_MLA_CKV_SCALES, QNI_MLA_CKV_SCALES, 0, pages, s->page, groups, groups + 1);
     return QN_OK;
 }
 
@@ -102,8 +112,11 @@ static qn_status make_vector(qni_mla_case *c, qn_stream *stream, int which, qni_
 static qn_status make_tensors(qni_mla_case *c, qn_stream *stream) {
     const qni_mla_spec *s = c->spec;
     const int64_t tokens = count_tokens(s), step = s->dim + s->gap;
-    QN_TRY(make_parts(c, stream, QNI_MLA_Q_NOPE, s->dtype, tokens, s->heads));
-    QN_TRY(make_parts(c, stream, QNI_MLA_CKV, s->dtype_kv, count_entries(s) + 2, s->page));
+    QN_TRY(make_parts(c, stream, QNI_MLA_Q_NOPE, s->dtype, s->dtype, tokens, s->heads));
+    QN_TRY(make_parts(c, stream, QNI_MLA_CKV, s->dtype_kv,
+                      s->has_groups ? s->dtype_kpe : s->dtype_kv, count_entries(s) + 2, s->page));
+    if (s->has_groups)
+        QN_TRY(make_groups(c, stream));
     QN_TRY(make_area(c, stream, QNI_MLA_O, s->dtype_o, tokens * s->heads * step, s->offset));
     set_rows(c, QNI_MLA_O, QNI_MLA_O, 0, tokens, s->heads, s->dim, step);
     if (s->has_lse) {
@@ -171,6 +184,8 @@ static double value_of(qni_mla_case *c, int which, int64_t position, int64_t hea
     // gfx90a's matrix cores take f16's subnormals for zeros.
     const double normal = fabs(drawn) < 0x1p-14 ? 0 : drawn;
     const bool is_q = which <= QNI_MLA_Q_PE, is_pe = which == QNI_MLA_Q_PE || which == QNI_MLA_KPE;
+    if (which == QNI_MLA_CKV_SCALES)
+        return exp2(drawn);
     if (s->values == QNI_MLA_RAMPS && is_pe)
         return ramp_of(c, which, position, head, d);
     if (s->values == QNI_MLA_RAMPS && is_q)
@@ -216,7 +231,8 @@ static void fill_tokens(qni_mla_case *c) {
                 fill_row(c, part, b, r.kv_len - r.qo_len + i / s->heads, r.qo_begin + i / s->heads,
                          i % s->heads);
         for (int64_t j = 0; j < r.kv_len; j++)
-            for (int part = QNI_MLA_CKV; part <= QNI_MLA_KPE; part++)
+            for (int part = QNI_MLA_CKV; part <= (s->has_groups ? QNI_MLA_CKV_SCALES : QNI_MLA_KPE);
+                 part++)
                 fill_row(c, part, b, j, indices[r.kv_begin + j / s->page], j % s->page);
     }
 }
@@ -245,6 +261,7 @@ static qn_status make_problem(qni_mla_case *c, qn_stream *stream) {
         .q_pe = tensor_of(c, QNI_MLA_Q_PE),
         .ckv = tensor_of(c, QNI_MLA_CKV),
         .kpe = tensor_of(c, QNI_MLA_KPE),
+        .ckv_scales = tensor_of(c, QNI_MLA_CKV_SCALES),
         .kv_indices = tensor_of(c, QNI_MLA_INDICES),
         .plan = c->plan,
         .plan_bytes = c->plan_bytes,
@@ -281,6 +298,7 @@ static qni_attention_problem on_host(qni_mla_case *c) {
     g->k.data = g->v.data = host_of(c, QNI_MLA_CKV);
     p.tail.q.data = host_of(c, QNI_MLA_Q_PE);
     p.tail.k.data = host_of(c, QNI_MLA_KPE);
+    p.groups.data = host_of(c, QNI_MLA_CKV_SCALES);
     g->kv_indices = host_of(c, QNI_MLA_INDICES);
     g->q_scales = host_of(c, QNI_MLA_Q_SCALES);
     g->k_scales = g->v_scales = host_of(c, QNI_MLA_KV_SCALES);
@@ -328,14 +346,16 @@ static qn_status expect_all(qni_mla_case *c) {
 static void describe(qni_mla_case *c) {
     static const char *const values[] = {"", " peaks", " ramps"};
     const qni_mla_spec *s = c->spec;
-    char chunk[40] = "";
+    char chunk[40] = "", groups[24] = "";
+    if (s->has_groups)
+        snprintf(groups, sizeof groups, " groups+%s", qni_dtype_name(s->dtype_kpe));
     if (s->chunk)
         snprintf(chunk, sizeof chunk, " chunk=%d splits=%d", s->chunk, s->splits);
     snprintf(c->text, sizeof c->text,
-             "b=%d qo=%d kv=%d heads=%d d=%d+%d %s,%s->%s page=%d gap=%d offset=%d%s%s%s%s%s%s%s",
+             "b=%d qo=%d kv=%d heads=%d d=%d+%d %s,%s%s->%s page=%d gap=%d offset=%d%s%s%s%s%s%s%s",
              s->batches, s->qo[0], s->kv[0], s->heads, s->dim, s->rope_dim,
-             qni_dtype_name(s->dtype), qni_dtype_name(s->dtype_kv), qni_dtype_name(s->dtype_o),
-             s->page, s->gap, s->offset, s->is_joined ? " joined" : "",
+             qni_dtype_name(s->dtype), qni_dtype_name(s->dtype_kv), groups,
+             qni_dtype_name(s->dtype_o), s->page, s->gap, s->offset, s->is_joined ? " joined" : "",
              s->is_causal ? " causal" : "", s->has_scales ? " scales" : "",
              s->has_lse ? " lse" : "", s->is_natural ? " base=e" : "", values[s->values], chunk);
 }

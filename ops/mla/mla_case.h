@@ -27,6 +27,8 @@ typedef struct qni_mla_spec {
     int32_t heads, dim, rope_dim, page;
     qni_dtype dtype, dtype_kv, dtype_o;
     bool is_joined;      // q_nope and q_pe are views of one tensor, ckv and kpe of one cache
+    bool has_groups;     // ckv has scales of groups, and kpe a type of its own; not joined
+    qni_dtype dtype_kpe; // with has_groups
     int32_t gap, offset; // elements between rows; elements before the first row
     bool is_causal, has_scales, has_lse, is_natural;
     qni_mla_values values;
@@ -41,6 +43,7 @@ enum {
     QNI_MLA_Q_PE,
     QNI_MLA_CKV,
     QNI_MLA_KPE,
+    QNI_MLA_CKV_SCALES,
     QNI_MLA_O,
     QNI_MLA_LSE,
     QNI_MLA_WORKSPACE,

@@ -7,6 +7,7 @@
 #define SIZES(h, d, r) .heads = h, .dim = d, .rope_dim = r
 #define ALL_OF(dtype_name) .dtype = dtype_name, .dtype_kv = dtype_name, .dtype_o = dtype_name
 #define TYPES(a, b, c) .dtype = a, .dtype_kv = b, .dtype_o = c
+#define GROUPS(dtype) .has_groups = true, .dtype_kpe = dtype
 #define BF16 ALL_OF(QNI_BF16)
 #define F16 ALL_OF(QNI_F16)
 #define QUICK .is_quick = true
@@ -28,6 +29,20 @@ static const qni_mla_spec specs[] = {
     {1, {3}, {37}, SIZES(4, 512, 64), TYPES(QNI_F16, QNI_E5M2, QNI_F32), .page = 1, .is_causal = true},
     {1, {1}, {50}, SIZES(5, 128, 64), TYPES(QNI_E4M3FN, QNI_E4M3FN, QNI_BF16), .page = 4, .has_scales = true},
     {1, {1}, {50}, SIZES(5, 64, 16), TYPES(QNI_F32, QNI_E5M2FNUZ, QNI_F16), .page = 4, .is_joined = true},
+    // FP8 caches with scales of groups and kpe of 16 bits or f32: fp8_ds_mla, other dims, all
+    // weight on one key.
+    {2, {2, 1}, {70, 9}, SIZES(8, 512, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), GROUPS(QNI_BF16), .page = 64, .gap = 16,
+     .is_causal = true, .has_lse = true, QUICK},
+    {1, {1}, {40}, SIZES(128, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), GROUPS(QNI_BF16), .page = 16, .has_scales = true},
+    {1, {2}, {300}, SIZES(4, 512, 64), TYPES(QNI_F16, QNI_E4M3FN, QNI_F16), GROUPS(QNI_F16), .page = 64, .chunk = 100, .splits = 2,
+     QUICK},
+    {1, {3}, {37}, SIZES(3, 300, 33), TYPES(QNI_F32, QNI_E5M2, QNI_F32), GROUPS(QNI_F32), .page = 5, .gap = 3, .offset = 1,
+     .has_lse = true, .is_natural = true, QUICK},
+    {1, {1}, {20}, SIZES(2, 128, 8), TYPES(QNI_E4M3FN, QNI_E5M2FNUZ, QNI_BF16), GROUPS(QNI_BF16), .page = 1},
+    {2, {1, 3}, {333, 65}, SIZES(6, 256, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_F32), GROUPS(QNI_BF16), .page = 16, RAMPS,
+     .is_causal = true},
+    {3, {2, 0, 3}, {0, 20, 2}, SIZES(4, 129, 16), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), GROUPS(QNI_BF16), .page = 4,
+     .is_causal = true, .has_lse = true},
     // Any dims, gaps and offsets; other pairs of types.
     {1, {5}, {9}, SIZES(2, 33, 5), ALL_OF(QNI_F32), .page = 3, .gap = 3, .offset = 1, .is_causal = true, .has_lse = true, QUICK},
     {1, {1}, {3}, SIZES(1, 1, 1), ALL_OF(QNI_F32), .page = 2, .has_lse = true},
@@ -61,6 +76,7 @@ static const qni_mla_spec among_others[] = {
     {.qo = {2, 1, 5}, .kv = {530, 40, 6}, SIZES(3, 512, 64), F16, .page = 64, .is_joined = true, .is_causal = true},
     {.qo = {1, 5, 3}, .kv = {300, 90, 17}, SIZES(20, 512, 64), BF16, .page = 16, .has_lse = true},
     {.qo = {1, 33, 1}, .kv = {300, 33, 280}, SIZES(20, 64, 16), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 1, .has_scales = true},
+    {.qo = {1, 9, 3}, .kv = {300, 90, 17}, SIZES(4, 512, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), GROUPS(QNI_BF16), .page = 16, .has_lse = true},
     {.qo = {3, 30, 1}, .kv = {290, 30, 9}, SIZES(2, 33, 5), ALL_OF(QNI_F32), .page = 5, .has_lse = true, QUICK},
 };
 // clang-format on

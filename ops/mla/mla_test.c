@@ -152,6 +152,64 @@ static void test_views(void **) {
     assert_true(at(&o, 0) == 3);
 }
 
+/** Places a cache as fp8_ds_mla lies in memory: a token's codes, their scales, kpe of bf16. */
+static void make_groups(box *cache, box *groups) {
+    const int64_t row = DIM + 4 + 2 * ROPE; // bytes
+    make_call(QNI_BF16, QNI_E4M3FN, 0);
+    fill(&q_pe, 1);
+    MAKE(&kpe, QNI_BF16, PAGES, PAGE, ROPE);
+    MAKE(groups, QNI_F32, PAGES, PAGE, 1);
+    MAKE(cache, QNI_U8, PAGES, PAGE, row);
+    ckv.t.data = groups->t.data = kpe.t.data = cache->data;
+    groups->t.byte_offset = DIM, kpe.t.byte_offset = DIM + 4;
+    ckv.strides[0] = PAGE * row, ckv.strides[1] = row;
+    groups->strides[0] = PAGE * row / 4, groups->strides[1] = row / 4;
+    kpe.strides[0] = PAGE * row / 2, kpe.strides[1] = row / 2;
+    args.ckv_scales = &groups->t;
+    for (int64_t j = 0; j < KEYS; j++) {
+        uint8_t *token = cache->data + token_of(j) * row;
+        for (int64_t d = 0; d < DIM; d++)
+            qni_put(QNI_E4M3FN, token, d, 1 + (double)j);
+        qni_put(QNI_F32, token + DIM, 0, j == 2 ? 0.25 : 1);
+        for (int64_t d = 0; d < ROPE; d++)
+            qni_put(QNI_BF16, token + DIM + 4, d, j == 2 ? 64.5 : 0); // no FP8 number
+    }
+}
+
+/** Codes count times their group's scale, and kpe by itself. */
+static void test_groups(void **) {
+    box cache, groups;
+    make_groups(&cache, &groups);
+    assert_int_equal(qn_mla_decode(stream, &args), QN_OK);
+    for (int64_t n = 0; n < TOKENS * HEADS * DIM; n++)
+        assert_true(at(&o, n) == 0.25 * 3);
+    assert_true(fabs(at(&lse, 0) - ROPE * 64.5 / log(2)) < 0.1);
+    fill(&q_pe, 0), fill(&q_nope, 16); // keys of 1, 2, 3 / 4, 4 and 5: the last one, by far
+    args.is_causal = false;
+    assert_int_equal(qn_mla_decode(stream, &args), QN_OK);
+    assert_true(at(&o, 0) == 5);
+}
+
+static void test_group_refusals(void **) {
+    box cache, groups;
+    make_groups(&cache, &groups);
+    groups.shape[2] = 2;
+    assert_mla_refused(QN_E_INVALID, "ckv_scales has shape [4, 2, 2], needs [4, 2, 1]");
+    make_groups(&cache, &groups);
+    groups.t.dtype = qni_dl_dtype(QNI_I32);
+    assert_mla_refused(QN_E_UNSUPPORTED, "ckv_scales has dtype i32");
+    make_groups(&cache, &groups);
+    MAKE(&kpe, QNI_E4M3FN, PAGES, PAGE, ROPE);
+    assert_mla_refused(QN_E_UNSUPPORTED,
+                       "kpe has dtype e4m3fn; accepted with ckv_scales: f32, f16, bf16");
+    make_groups(&cache, &groups);
+    MAKE(&ckv, QNI_BF16, PAGES, PAGE, DIM);
+    assert_mla_refused(QN_E_UNSUPPORTED, "ckv has dtype bf16; accepted with ckv_scales: FP8");
+    make_groups(&cache, &groups);
+    args.ckv_scales = nullptr;
+    assert_mla_refused(QN_E_UNSUPPORTED, "ckv has dtype e4m3fn, kpe bf16; both need the same");
+}
+
 static void test_input_refusals(void **) {
     make_call(QNI_BF16, QNI_BF16, 0);
     args.q_pe = nullptr;
@@ -259,7 +317,8 @@ int main(void) {
         cmocka_unit_test(test_means),          cmocka_unit_test(test_rope_part_chooses),
         cmocka_unit_test(test_scale_tensors),  cmocka_unit_test(test_views),
         cmocka_unit_test(test_input_refusals), cmocka_unit_test(test_other_refusals),
-        cmocka_unit_test(test_plan_refusals),
+        cmocka_unit_test(test_plan_refusals),  cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_group_refusals),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

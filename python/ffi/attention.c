@@ -58,7 +58,7 @@ qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args) {
 }
 
 qn_status ffi_mla_decode(qn_stream *stream, const TVMFFIAny *args) {
-    const DLTensor *plan = T(7);
+    const DLTensor *plan = T(8);
     const qn_mla_args a = {.struct_size = sizeof a,
                            .o = T(0),
                            .lse = T(1),
@@ -66,18 +66,19 @@ qn_status ffi_mla_decode(qn_stream *stream, const TVMFFIAny *args) {
                            .q_pe = T(3),
                            .ckv = T(4),
                            .kpe = T(5),
-                           .kv_indices = T(6),
+                           .ckv_scales = T(6),
+                           .kv_indices = T(7),
                            .plan = data_of(plan),
                            .plan_bytes = plan && plan->ndim == 1 ? plan->shape[0] : 0,
-                           .schedule = T(8),
-                           .workspace = T(9),
-                           .q_scales = T(10),
-                           .kv_scales = T(11),
-                           .is_causal = I(12) != 0,
-                           .lse_base = (qn_lse_base)I(13),
-                           .sm_scale = F(14),
-                           .q_scale = F(15),
-                           .kv_scale = F(16)};
+                           .schedule = T(9),
+                           .workspace = T(10),
+                           .q_scales = T(11),
+                           .kv_scales = T(12),
+                           .is_causal = I(13) != 0,
+                           .lse_base = (qn_lse_base)I(14),
+                           .sm_scale = F(15),
+                           .q_scale = F(16),
+                           .kv_scale = F(17)};
     return qn_mla_decode(stream, &a);
 }
 

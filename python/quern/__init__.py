@@ -26,7 +26,7 @@ from ._attention import (AttentionPlan, attention, attention_dropout_mask, atten
                          merge_states)
 from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
 from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_and_cache_mla,
-                       gather_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens, reshape_and_cache)
+                       gather_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens, quantize_and_cache_mla, reshape_and_cache)
 from ._mla import mla_decode
 from ._moe import fused_moe, moe_activate, moe_permute, moe_route, moe_sort, moe_sum
 from ._norm import (adaptive_layernorm, adaptive_layernorm_dynamic_quant, fused_add_rmsnorm, fused_add_rmsnorm_quant,
@@ -74,7 +74,7 @@ __all__ = [
     "mla_decode",
     "gemm", "gemm_grouped_contiguous", "gemm_grouped_masked", "gemm_pack",
     "append_paged_kv_cache", "append_paged_mla_kv_cache", "concat_and_cache_mla", "gather_paged_mla_kv_cache",
-    "get_batch_indices_positions", "get_seq_lens", "reshape_and_cache",
+    "get_batch_indices_positions", "get_seq_lens", "quantize_and_cache_mla", "reshape_and_cache",
     "fused_moe", "moe_activate", "moe_permute", "moe_route", "moe_sort", "moe_sum",
     "convert_fp8", "dequantize_fp8", "packbits", "quantize_fp8", "quantize_groups", "quantize_static", "quantize_tensor",
     "segment_packbits",

@@ -129,21 +129,49 @@ def concat_and_cache_mla(kv_cache: Array, kv_c: Array, k_pe: Array, slot_mapping
 
 
 @public()
+def quantize_and_cache_mla(ckv_cache: Array, scale_cache: Array, kpe_cache: Array, kv_c: Array, k_pe: Array, slot_mapping: Array) -> None:
+    """Writes new token t to slot slot_mapping[t] of an MLA cache of FP8 with a scale for each 128 elements: vLLM's "fp8_ds_mla".
+
+    ckv_cache     [pages, page_size, dim] of an FP8 kind, written: codes and scales are those of quantize_groups(kv_c, 128)
+    scale_cache   f32 [pages, page_size, ceil(dim / 128)], written
+    kpe_cache     [pages, page_size, rope_dim] of k_pe's dtype, written: k_pe is copied
+    kv_c          [n, dim] of f32, f16 or bf16; n may be 0
+    k_pe          [n, rope_dim] of kv_c's dtype
+    slot_mapping  i32 [n]; a number below 0 leaves the token out
+
+    The caches may be views of one memory, as fp8_ds_mla's tokens of 656 bytes are: 512 codes, 4 scales, 64 elements of bf16.
+    mla_decode (ckv_scales) and gather_paged_mla_kv_cache (scales) read them. slot_mapping is checked on the CPU, and on a GPU with
+    QUERN_VALIDATE=1. Returns None. Raises what append_paged_kv_cache raises.
+
+    >>> import ml_dtypes
+    >>> memory = numpy.zeros((2, 4, 656), numpy.uint8)
+    >>> cache = memory[..., :512].view(ml_dtypes.float8_e4m3fn), memory[..., 512:528].view(numpy.float32), memory[..., 528:].view(ml_dtypes.bfloat16)
+    >>> new = numpy.ones((1, 512), ml_dtypes.bfloat16)
+    >>> quern.quantize_and_cache_mla(*cache, new, new[:, :64], numpy.array([5], numpy.int32))
+    >>> float(cache[0][1, 1, 0] * cache[1][1, 1, 0]), float(cache[2][1, 1].sum())
+    (1.0, 64.0)
+    """
+    _ops.quantize_and_cache_mla(ckv_cache, scale_cache, kpe_cache, kv_c, k_pe, slot_mapping)
+
+
+@public()
 def gather_paged_mla_kv_cache(cache: Array, slot_mapping: Array | None = None, scale: Array | None = None, *,
-                              batch_indices: Array | None = None, positions: Array | None = None, kv_indices: Array | None = None,
-                              kv_indptr: Array | None = None, kv_last_page_len: Array | None = None, dtype: DType | None = None,
-                              out: Array | None = None) -> Any:
+                              scales: Array | None = None, batch_indices: Array | None = None, positions: Array | None = None,
+                              kv_indices: Array | None = None, kv_indptr: Array | None = None, kv_last_page_len: Array | None = None,
+                              dtype: DType | None = None, out: Array | None = None) -> Any:
     """Reads tokens of an MLA cache into rows that lie together: out [n, dim]. Row t gets what appending wrote for token t.
 
     cache             [pages, page_size, dim]: all of a token's row, or a part of it as a view
     slot_mapping      i32 [n]: page * page_size + place; a number below 0 leaves row t as it is. None: the four others are given
-    scale             [1] f32: cache is of FP8, and out is code * scale; None: bits are copied
+    scale             [1] f32: cache is of FP8, and out is code * scale; None beside scales: bits are copied
+    scales            f32 [pages, page_size, ceil(dim / 128)]: likewise, with a scale for each 128 elements, as quantize_and_cache_mla
+                      writes them; given without scale
     batch_indices     i32 [n], as in append_paged_kv_cache, as are the next ones; get_batch_indices_positions makes these two
     positions         i32 [n]
     kv_indices        i32 [pages in use]
     kv_indptr         i32 [batches + 1]
     kv_last_page_len  i32 [batches], or None; looked at where indices are checked
-    dtype             of a new out: f32, f16 or bf16 with scale; None: bf16 with scale, else the cache's
+    dtype             of a new out: f32, f16 or bf16 with scale or scales; None: bf16 with one of these, else the cache's
     out               [n, dim]; None: a new one, in which rows that are left may hold anything
 
     Index arrays are checked on the CPU, and on a GPU with QUERN_VALIDATE=1; scale with QUERN_VALIDATE=1. Raises what
@@ -161,10 +189,10 @@ def gather_paged_mla_kv_cache(cache: Array, slot_mapping: Array | None = None, s
             raise ValueError(f"{op}: slot_mapping and batch_indices are None; accepted: one of them given")
         name = choose_dtype(op, dtype, ("float32", "float16", "bfloat16")) if dtype is not None else None
         shape = dims(op, "slot_mapping" if slot_mapping is not None else "batch_indices", places, 1)[0], dims(op, "cache", cache, 3)[2]
-        out = empty_like(cache, shape=shape, dtype=name or ("bf16" if scale is not None else None))
+        out = empty_like(cache, shape=shape, dtype=name or ("bf16" if scale is not None or scales is not None else None))
     elif dtype is not None:
         raise ValueError(f"{op}: dtype is {found(dtype)}; accepted beside out: None")
-    _ops.gather_paged_mla_kv_cache(out, cache, scale, slot_mapping, batch_indices, positions, kv_indices, kv_indptr, kv_last_page_len)
+    _ops.gather_paged_mla_kv_cache(out, cache, scale, scales, slot_mapping, batch_indices, positions, kv_indices, kv_indptr, kv_last_page_len)
     return out
 
 

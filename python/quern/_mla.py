@@ -15,22 +15,22 @@ from ._types import A, Array, DType, LseBase
 @overload
 def mla_decode(q_nope: A, q_pe: Array, ckv: Array, kpe: Array, *, plan: AttentionPlan, kv_indices: Array, sm_scale: float,
                return_lse: Literal[False] = False, is_causal: bool = ..., q_scale: float = ..., kv_scale: float = ...,
-               q_scales: Array | None = ..., kv_scales: Array | None = ..., lse_base: LseBase = ..., dtype: DType | None = ...,
-               out: A | None = ..., lse: Array | None = ..., workspace: Array | None = ...) -> A: ...
+               q_scales: Array | None = ..., kv_scales: Array | None = ..., ckv_scales: Array | None = ..., lse_base: LseBase = ...,
+               dtype: DType | None = ..., out: A | None = ..., lse: Array | None = ..., workspace: Array | None = ...) -> A: ...
 
 
 @overload
 def mla_decode(q_nope: A, q_pe: Array, ckv: Array, kpe: Array, *, plan: AttentionPlan, kv_indices: Array, sm_scale: float,
                return_lse: bool, is_causal: bool = ..., q_scale: float = ..., kv_scale: float = ...,
-               q_scales: Array | None = ..., kv_scales: Array | None = ..., lse_base: LseBase = ..., dtype: DType | None = ...,
-               out: A | None = ..., lse: Array | None = ..., workspace: Array | None = ...) -> tuple[A, Any]: ...
+               q_scales: Array | None = ..., kv_scales: Array | None = ..., ckv_scales: Array | None = ..., lse_base: LseBase = ...,
+               dtype: DType | None = ..., out: A | None = ..., lse: Array | None = ..., workspace: Array | None = ...) -> tuple[A, Any]: ...
 
 
 @public(o="out")
 def mla_decode(q_nope: Array, q_pe: Array, ckv: Array, kpe: Array, *, plan: AttentionPlan, kv_indices: Array, sm_scale: float,
                is_causal: bool = False, q_scale: float = 1.0, kv_scale: float = 1.0, q_scales: Array | None = None,
-               kv_scales: Array | None = None, lse_base: LseBase = 2, return_lse: bool = False, dtype: DType | None = None,
-               out: Array | None = None, lse: Array | None = None, workspace: Array | None = None) -> Any:
+               kv_scales: Array | None = None, ckv_scales: Array | None = None, lse_base: LseBase = 2, return_lse: bool = False,
+               dtype: DType | None = None, out: Array | None = None, lse: Array | None = None, workspace: Array | None = None) -> Any:
     """Computes softmax(sm_scale (q_nope ckv^T + q_pe kpe^T)) ckv, with the up-projections absorbed into q and the result: out, or
     (out, lse) with return_lse. All heads share the keys.
 
@@ -38,7 +38,7 @@ def mla_decode(q_nope: Array, q_pe: Array, ckv: Array, kpe: Array, *, plan: Atte
                 may be views of one array, and ckv and kpe of one cache
     q_pe        [tokens, heads, rope_dim] of q_nope's dtype, rope_dim up to 64
     ckv         [pages, page_size, dim] of f32, f16, bf16 or FP8
-    kpe         [pages, page_size, rope_dim] of ckv's dtype
+    kpe         [pages, page_size, rope_dim] of ckv's dtype; with ckv_scales of f32, f16 or bf16
     plan        an AttentionPlan with num_kv_heads 1 and head_dim_vo dim, of q's heads and the caches' page_size
     kv_indices  i32: the requests' pages, one after another; checked on the CPU, and on a GPU with QUERN_VALIDATE=1
     sm_scale    above 0; often 1 / sqrt(head_dim) of the heads before the absorption: 192 ** -0.5 in DeepSeek's models
@@ -47,6 +47,8 @@ def mla_decode(q_nope: Array, q_pe: Array, ckv: Array, kpe: Array, *, plan: Atte
     kv_scale    of FP8 caches; above 0
     q_scales    f32 [heads], a further scale for each head
     kv_scales   f32 [1], a further scale of both caches
+    ckv_scales  f32 [pages, page_size, ceil(dim / 128)], of FP8 ckv: a scale for each 128 elements, as quantize_and_cache_mla writes
+                them ("fp8_ds_mla"); slow on GPUs
     lse_base    2 or "e": of lse
     return_lse  whether the result is (out, lse)
     dtype       of a new out: f32, f16 or bf16; None: q_nope's, bf16 for FP8
@@ -70,7 +72,7 @@ def mla_decode(q_nope: Array, q_pe: Array, ckv: Array, kpe: Array, *, plan: Atte
     if return_lse and lse is None:
         lse = empty_like(q_nope, shape=tuple(q_nope.shape[:-1]), dtype="f32")
     host, schedule, workspace = scheduled(plan, q_nope, workspace)
-    _ops.mla_decode(out, lse, q_nope, q_pe, ckv, kpe, kv_indices, host, schedule, workspace, q_scales, kv_scales,
+    _ops.mla_decode(out, lse, q_nope, q_pe, ckv, kpe, ckv_scales, kv_indices, host, schedule, workspace, q_scales, kv_scales,
                     flag("mla_decode", "is_causal", is_causal), choice("mla_decode", "lse_base", lse_base, LSE_BASES), sm_scale,
                     q_scale, kv_scale)
     return (out, lse) if return_lse else out

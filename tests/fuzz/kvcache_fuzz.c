@@ -187,18 +187,46 @@ static void fuzz_concat(input *in) {
     free_tensors(t, COUNT);
 }
 
+static void fuzz_groups(input *in) {
+    enum { CODES, SCALES, ROPE, KV_C, K_PE, SLOTS, COUNT };
+    tensor t[COUNT] = {};
+    const cache_sizes s = take_sizes(in);
+    const DLDataType dtype = take_float_dtype(in);
+    set_latent_cache(&t[CODES], &s, s.fp8, s.dims[0]);
+    set_latent_cache(&t[SCALES], &s, f32, (s.dims[0] + 127) / 128);
+    set_latent_cache(&t[ROPE], &s, dtype, s.dims[1]);
+    SET(&t[KV_C], dtype, s.n, s.dims[0]);
+    SET(&t[K_PE], dtype, s.n, s.dims[1]);
+    SET(&t[SLOTS], i32, s.n);
+    change_tensors(t, COUNT, in);
+    give_memories(t, COUNT, in);
+    put_slots(&t[SLOTS], &s, in);
+    const qn_quantize_and_cache_mla_args a = {.struct_size = take_struct_size(in, sizeof a),
+                                              .ckv_cache = T(CODES),
+                                              .scale_cache = T(SCALES),
+                                              .kpe_cache = T(ROPE),
+                                              .kv_c = T(KV_C),
+                                              .k_pe = T(K_PE),
+                                              .slot_mapping = T(SLOTS)};
+    CALL(quantize_and_cache_mla, take(in, 64) == 63 ? nullptr : &a);
+    free_tensors(t, COUNT);
+}
+
 // ---- reading
 
 static void fuzz_gather(input *in) {
-    enum { OUT, CACHE, SCALE, SLOTS, PAGED, COUNT = PAGED + NUM_PAGED };
+    enum { OUT, CACHE, SCALE, SCALES, SLOTS, PAGED, COUNT = PAGED + NUM_PAGED };
     tensor t[COUNT] = {};
     const cache_sizes s = take_sizes(in);
-    const bool has_scale = take_bool(in), by_slot = take_bool(in);
+    const bool has_scale = take_bool(in), by_slot = take_bool(in), by_group = take_bool(in);
     set_latent_cache(&t[CACHE], &s, has_scale ? s.fp8 : s.dtype, s.dims[0]);
     t[CACHE].is_written = false;
     SET_WRITTEN(&t[OUT], has_scale ? take_float_dtype(in) : s.dtype, s.n, s.dims[0]);
     SET(&t[SCALE], f32, 1);
-    t[SCALE].is_there = has_scale;
+    t[SCALE].is_there = has_scale && !by_group;
+    set_latent_cache(&t[SCALES], &s, f32, (s.dims[0] + 127) / 128);
+    t[SCALES].is_written = false;
+    t[SCALES].is_there = has_scale && by_group;
     SET(&t[SLOTS], i32, s.n);
     set_paged(&t[PAGED], &s);
     for (int i = SLOTS; i < COUNT; i++)
@@ -212,6 +240,7 @@ static void fuzz_gather(input *in) {
                                                  .out = T(OUT),
                                                  .cache = T(CACHE),
                                                  .scale = T(SCALE),
+                                                 .scales = T(SCALES),
                                                  .slot_mapping = T(SLOTS),
                                                  .batch_indices = T(PAGED + BATCH_INDICES),
                                                  .positions = T(PAGED + POSITIONS),
@@ -350,9 +379,9 @@ static void fuzz_copy(input *in) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const families[])(input *) = {fuzz_append,    fuzz_reshape,     fuzz_concat,
-                                                fuzz_gather,    fuzz_rope_append, fuzz_seq_lens,
-                                                fuzz_positions, fuzz_copy};
+    static void (*const families[])(input *) = {fuzz_append,   fuzz_reshape,   fuzz_concat,
+                                                fuzz_groups,   fuzz_gather,    fuzz_rope_append,
+                                                fuzz_seq_lens, fuzz_positions, fuzz_copy};
     input in = {data, data + size};
     take_cpu(&in);
     TAKE_ONE(&in, families)(&in);

@@ -10,7 +10,8 @@
 enum { MAX_BATCHES = 4 };
 constexpr double max_work = 0x1p27; // products of elements of q and ckv: a call takes less than a
                                     // second
-enum { O, LSE, WORKSPACE, NUM_WRITTEN, Q_NOPE = NUM_WRITTEN, Q_PE, CKV, KPE, INDICES, SCHEDULE };
+enum { O, LSE, WORKSPACE, NUM_WRITTEN, Q_NOPE = NUM_WRITTEN, Q_PE, CKV, KPE, CKV_SCALES };
+enum { INDICES = CKV_SCALES + 1, SCHEDULE };
 enum { Q_SCALES = SCHEDULE + 1, KV_SCALES, NUM_TENSORS };
 
 typedef struct problem {
@@ -94,12 +95,15 @@ static void change_plan(problem *p, input *in) {
 static void make_tensors(problem *p, input *in) {
     const DLDataType dtype = take_float_dtype(in),
                      cache = take_bool(in) ? take_fp8_dtype(in) : dtype;
+    const bool has_groups = take(in, 4) == 3;
     const int64_t tokens = p->qo_indptr[p->plan_args.batches] + (take(in, 8) == 0);
     tensor *t = p->tensors;
     SET(&t[Q_NOPE], dtype, tokens, p->heads, p->dim);
     SET(&t[Q_PE], dtype, tokens, p->heads, p->rope_dim);
     SET(&t[CKV], cache, p->pages, p->page_size, p->dim);
-    SET(&t[KPE], cache, p->pages, p->page_size, p->rope_dim);
+    SET(&t[KPE], has_groups ? take_float_dtype(in) : cache, p->pages, p->page_size, p->rope_dim);
+    SET(&t[CKV_SCALES], f32, p->pages, p->page_size, (p->dim + 127) / 128);
+    t[CKV_SCALES].is_there = has_groups;
     SET(&t[O], take_float_dtype(in), tokens, p->heads, p->dim);
     SET(&t[LSE], f32, tokens, p->heads);
     SET(&t[INDICES], i32, p->kv_indptr[p->plan_args.batches]);
@@ -145,8 +149,9 @@ static void put_indices(problem *p, input *in) {
 
 static void connect(problem *p, input *in) {
     qn_mla_args *a = &p->args;
-    const DLTensor **const read[] = {&a->q_nope,     &a->q_pe,     &a->ckv,      &a->kpe,
-                                     &a->kv_indices, &a->schedule, &a->q_scales, &a->kv_scales};
+    const DLTensor **const read[] = {&a->q_nope,   &a->q_pe,       &a->ckv,
+                                     &a->kpe,      &a->ckv_scales, &a->kv_indices,
+                                     &a->schedule, &a->q_scales,   &a->kv_scales};
     DLTensor **const written[] = {&a->o, &a->lse, &a->workspace};
     for (int i = 0; i < NUM_WRITTEN; i++)
         p->tensors[i].is_written = true;

@@ -74,6 +74,58 @@ def test_what_concat_and_cache_mla_wrote():
             assert_attention(out[QO[b]:QO[b + 1]], lse[QO[b]:QO[b + 1]], [want], Problem(queries, keys, keys[..., :DIM]), np.e)
 
 
+def ds_mla(pages, page, kind=ml_dtypes.float8_e4m3fn, rope_dtype=BF16):
+    """Returns an empty cache as vLLM's fp8_ds_mla lies in memory: views of codes, scales and rotated keys."""
+    memory = np.zeros((pages, page, DIM + 4 * DIM // 128 + 2 * ROPE), np.uint8)
+    rope = DIM + 4 * DIM // 128
+    return memory, (memory[..., :DIM].view(kind), memory[..., DIM:rope].view(np.float32), memory[..., rope:].view(rope_dtype))
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942"])
+@pytest.mark.parametrize(("kind", "dtype"), [(ml_dtypes.float8_e4m3fn, BF16), (ml_dtypes.float8_e4m3fnuz, np.float16)])
+def test_what_quantize_and_cache_mla_wrote(kind, dtype, device):
+    q, _, rows, places = make(16, dtype, dtype)
+    memory, cache = ds_mla(8, 16, kind, dtype)
+    assert memory.shape[-1] == 656
+    indptr = np.cumsum([0, *(-(-length // 16) for length in LENGTHS)])
+
+    def there(x):
+        return x if device == "cpu" else quern.to(np.ascontiguousarray(x), device)
+
+    parts = [there(x) for x in cache]  # on the CPU views of one memory
+    for b, keys in enumerate(rows):
+        slots = np.array([places["kv_indices"][indptr[b] + j // 16] * 16 + j % 16 for j in range(len(keys))], np.int32)
+        keys = keys.copy()
+        keys[:, :128] = (7 * keys[:, :128].astype(np.float32)).astype(dtype)  # groups of far different sizes
+        new = keys[:, :DIM].copy(), keys[:, DIM:].copy()
+        quern.quantize_and_cache_mla(*parts, *map(there, new), there(slots))
+        codes, scales = quern.quantize_groups(new[0], 128, kind)
+        stored, of_groups, rope = (quern.numpy(x).reshape(-1, x.shape[-1])[slots] for x in parts)
+        assert np.array_equal(stored.view(np.uint8), codes.view(np.uint8)) and np.array_equal(of_groups, scales)
+        assert np.array_equal(rope.view(np.uint8), new[1].view(np.uint8))
+        exact = codes.astype(np.float64) * np.repeat(scales.astype(np.float64), 128, 1)
+        got = quern.numpy(quern.gather_paged_mla_kv_cache(parts[0], there(slots), scales=parts[1], dtype="f32"))
+        assert np.array_equal(got, exact.astype(np.float32))
+        rows[b] = np.concatenate([exact, new[1].astype(np.float64)], 1)
+    given = {**places, "kv_indices": there(places["kv_indices"])}
+    out, lse = quern.mla_decode(there(q[..., :DIM]), there(q[..., DIM:]), parts[0], parts[2], ckv_scales=parts[1], **given,
+                                sm_scale=0.05, is_causal=True, return_lse=True)
+    assert quern.last_kernel().startswith("mla.cpu" if device == "cpu" else "mla.gpu_groups")
+    check(quern.numpy(out), quern.numpy(lse), q, rows, sm_scale=0.05, is_causal=True)
+
+
+def test_scales_of_groups_are_refused_where_they_do_not_fit():
+    q, _, _, places = make(16, BF16, BF16)
+    _, (ckv, scales, kpe) = ds_mla(8, 16)
+    good = {"q_nope": q[..., :DIM], "q_pe": q[..., DIM:], "ckv": ckv, "kpe": kpe, "ckv_scales": scales, **places, "sm_scale": 0.1}
+    for change, kind, text in [({"ckv_scales": scales[..., :3]}, ValueError, "ckv_scales has shape"),
+                               ({"ckv_scales": None}, NotImplementedError, "both need the same"),
+                               ({"kpe": ckv[..., :ROPE]}, NotImplementedError, "accepted with ckv_scales: f32, f16, bf16"),
+                               ({"ckv": np.zeros(ckv.shape, BF16)}, NotImplementedError, "accepted with ckv_scales: FP8")]:
+        with pytest.raises(kind, match=text):
+            quern.mla_decode(**{**good, **change})
+
+
 def test_chunks_are_merged():
     q, cache, rows, places = make(16, np.float32, np.float32, 32, 8, 3)
     indptr = np.cumsum([0, *(-(-length // 16) for length in LENGTHS)])

@@ -235,13 +235,25 @@ QN_INLINE int64_t key_offset(const tile *t, const qk_attention_rows *rows, uint3
     return qk_attention_key(&t->p->args, rows, t->request, t->index, key) + t->kv_head * rows->head;
 }
 
+/** Multiplies the elements of a key in front of its tail, or of its value, by their groups' scales,
+ *  if there are such. */
+static void scale_groups(const tile *t, uint32_t key, int64_t dim, float *x) {
+    const qk_attention_rows *rows = &t->p->groups;
+    if (!rows->data)
+        return;
+    const float *scales = (const float *)rows->data + key_offset(t, rows, key);
+    for (int64_t d = 0; d < dim; d++)
+        x[d] *= scales[d / QK_ATTENTION_GROUP];
+}
+
 /** Loads a key as load_q does a row of q. */
 static void load_key(const tile *t, uint32_t key, int64_t room, float *out) {
     const qk_attention_rows *k = &t->p->args.k, *tail = &t->p->tail.k;
     const qni_dtype dtype = t->p->dtype_kv;
     load_row(dtype, k->data, key_offset(t, k, key), t->head, room, out);
+    scale_groups(t, key, t->head, out);
     if (t->p->tail.dim > 0)
-        load_tail(t, dtype, tail, key_offset(t, tail, key), room, out);
+        load_tail(t, t->p->dtype_tail, tail, key_offset(t, tail, key), room, out);
     rotate(t, out, key);
 }
 
@@ -335,12 +347,15 @@ static void pack_v(tile *t, uint32_t first, int64_t keys) {
 #endif
     for (; j < qni_round_up(keys, PAIR); j++) {
         float *to = is_whole ? (float *)t->v + j * t->width : x;
-        if (j < keys)
+        if (j < keys) {
+            const uint32_t key = first + (uint32_t)j;
             load_row(t->p->dtype_kv, g->v.data,
-                     qk_attention_key(g, &g->v, t->request, t->index, first + (uint32_t)j) + head,
-                     dim, t->width, to);
-        else
+                     qk_attention_key(g, &g->v, t->request, t->index, key) + head, dim, t->width,
+                     to);
+            scale_groups(t, key, dim, to);
+        } else {
             memset(x, 0, sizeof x);
+        }
         if (!is_whole)
             pack_value(t, j, x);
     }

@@ -235,9 +235,18 @@ def _reshape_and_cache_flash(*arguments):
     _append("reshape_and_cache_flash", *arguments)
 
 
+def _groups(cache):
+    """Returns the parts of a cache of kind fp8_ds_mla: codes, their scales, rotated keys."""
+    codes, scales, rope = cache.view(torch.uint8).split([512, 16, 128], dim=-1)
+    return codes.view(_KINDS["fp8"]), scales.view(torch.float32), rope.view(torch.bfloat16)
+
+
 @_op("_C_cache_ops", "concat_and_cache_mla(Tensor kv_c, Tensor k_pe, Tensor! kv_cache, Tensor slot_mapping, str kv_cache_dtype, "
                      "Tensor scale, bool skip_scale=False) -> ()")
 def _concat_and_cache_mla(kv_c, k_pe, cache, slots, kind, scale, skip_scale=False):
+    if kind == "fp8_ds_mla":
+        quern.quantize_and_cache_mla(*_groups(cache), kv_c[:len(slots)], k_pe[:len(slots)], slots.to(torch.int32))
+        return
     cache = _as_kind("concat_and_cache_mla", cache, kind)
     quern.concat_and_cache_mla(cache, kv_c[:len(slots)], k_pe[:len(slots)], slots.to(torch.int32),
                                scale.view(1) if cache.element_size() == 1 else None)
@@ -253,6 +262,21 @@ def _gather(cache, out, block_table, cu_seq_lens, token_to_seq, num_tokens, kind
     slots = block_table.long()[sequence, position // page] * page + position % page
     quern.gather_paged_mla_kv_cache(cache, slots.to(torch.int32), scale.view(1) if cache.element_size() == 1 else None,
                                     out=out[:num_tokens])
+
+
+@_op("_C_cache_ops", "cp_gather_and_upconvert_fp8_kv_cache(Tensor src_cache, Tensor! dst, Tensor block_table, Tensor workspace_starts, "
+                     "int batch_size, Tensor? seq_starts=None, Tensor? host_cache=None, Tensor? host_row_ids=None, "
+                     "Tensor? device_row_ids=None) -> ()")
+def _cp_gather_and_upconvert(cache, out, block_table, starts, batch_size, seq_starts=None, host_cache=None, *_row_ids):
+    _refuse("cp_gather_and_upconvert_fp8_kv_cache", "rows in the host's memory", host_cache is not None)
+    ends = torch.cat([starts[1:batch_size].long(), torch.tensor([len(out)])])
+    sequence = torch.repeat_interleave(torch.arange(batch_size), ends - starts[:batch_size].long())
+    position = torch.arange(len(out)) - starts.long()[sequence] + (0 if seq_starts is None else seq_starts.long()[sequence])
+    codes, scales, rope = _groups(cache)
+    page = codes.shape[1]
+    slots = (block_table.long()[sequence, position // page] * page + position % page).to(torch.int32)
+    quern.gather_paged_mla_kv_cache(codes, slots, scales=scales, out=out[:, :512])
+    quern.gather_paged_mla_kv_cache(rope, slots, out=out[:, 512:])
 
 
 @_op("_C_cache_ops", "cp_gather_cache(Tensor src_cache, Tensor! dst, Tensor block_table, Tensor cu_seq_lens, int batch_size, "
