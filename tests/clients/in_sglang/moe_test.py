@@ -80,9 +80,9 @@ def in_f64(layer, exact, x, weights, ids):
             if expert < 0:
                 continue
             before = rows[token:token + 1] @ w13[expert].T
-            # What f32's sum, and a rounding to 16 bits before and behind the activation, may do. Its slope is below 8 by gpt-oss's limit.
+            # What f32's sum, and a rounding to 16 bits before and behind the activation, may do. Its slope is below 12 by the limits.
             inner = activated(before + (b13[expert] if torch.is_tensor(b13) else 0), layer)
-            near = 2 * UNIT[x.dtype] * (8 * before.abs().amax() + inner.abs()) + 2**-12 * inner.abs()
+            near = 2 * UNIT[x.dtype] * (12 * before.abs().amax() + inner.abs()) + 2**-12 * inner.abs()
             # In FP8: a step of 2^-4 of each value, and of the group's largest near zero.
             step = near + (2**-4 * inner.abs() + 2.0**-11 / 240 * inner.abs().amax() if eight else 0)
             want[token] += weight * (inner @ w2[expert].T + (b2[expert] if torch.is_tensor(b2) else 0))[0]
@@ -104,7 +104,8 @@ def check(got, layer, exact, x, weights, ids):
 @pytest.mark.parametrize("tokens", [1, 9])
 def test_experts(tokens, quant_config, kind, dtype):
     layer, exact = loaded(quant_config, dtype, **LAYERS[kind])
-    x, routing = randn(tokens, HIDDEN, dtype=dtype), routed(tokens)
+    far = 8 if LAYERS[kind] and kind != "gelu" else 1  # where limits matter
+    x, routing = far * randn(tokens, HIDDEN, dtype=dtype), routed(tokens)
     kept = x.clone()
     got = layer(x, routing)
     assert quern.last_kernel().startswith("moe_sum.cpu") and torch.equal(x, kept)

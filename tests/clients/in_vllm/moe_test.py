@@ -57,11 +57,11 @@ def no_aiter(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def loaded(activation=MoEActivation.SILU):
+def loaded(activation=MoEActivation.SILU, **changes):
     """Returns vLLM's method, a layer as it loads it from a checkpoint of e4m3fn, and what the weights stand for."""
     if not is_workspace_manager_initialized():
         init_workspace_manager(torch.device("cpu"))
-    config = config_of(activation)
+    config = config_of(activation, **changes)
     layer = torch.nn.Module()
     layer.moe_config, layer.weight_block_size = config, [128, 128]
     layer._expert_routing_tables = lambda: None
@@ -85,33 +85,95 @@ def rounded(x):
     return plain(quern.quantize_groups(x.float(), 128, F8Z))
 
 
+def clamped(gate, up, limit, alpha=1.702, beta=1.0):
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return gate * torch.sigmoid(alpha * gate) * (up + beta)
+
+
+GPT_OSS = {"swiglu_limit": 5.0, "swiglu_alpha": 1.5, "swiglu_beta": 1.0}
+# Activation, changes of the configuration, what it is.
 ACTS = {
-    MoEActivation.SILU: lambda x: torch.nn.functional.silu(x[:, :INNER]) * x[:, INNER:],
-    MoEActivation.GELU: lambda x: torch.nn.functional.gelu(x[:, :INNER]) * x[:, INNER:],
+    "silu": (MoEActivation.SILU, {}, lambda x: torch.nn.functional.silu(x[:, :INNER]) * x[:, INNER:]),
+    "silu to 5": (MoEActivation.SILU, {"swiglu_limit": 5.0}, lambda x: clamped(x[:, :INNER], x[:, INNER:], 5.0, 1.0, 0.0)),
+    "gelu": (MoEActivation.GELU, {"swiglu_limit": 1.0}, lambda x: torch.nn.functional.gelu(x[:, :INNER]) * x[:, INNER:]),  # not read
+    "gpt-oss": (MoEActivation.SWIGLUOAI, {}, lambda x: clamped(x[:, ::2], x[:, 1::2], 7.0)),
+    "gpt-oss's halves": (MoEActivation.SWIGLUOAI_UNINTERLEAVE, GPT_OSS, lambda x: clamped(x[:, :INNER], x[:, INNER:], 5.0, 1.5)),
+    "no beta": (MoEActivation.SWIGLUOAI_UNINTERLEAVE, {"swiglu_limit": 5.0}, lambda x: clamped(x[:, :INNER], x[:, INNER:], 5.0, 1.0, 0.0)),
 }
 
 
-@pytest.mark.parametrize("dtype", [BF16, F16])
-@pytest.mark.parametrize("activation", list(ACTS))
-@pytest.mark.parametrize("tokens", [1, 9])
-def test_experts(tokens, activation, dtype):
-    method, layer, (w13, w2) = loaded(activation)
-    assert method.experts_cls.__name__ == "QuernFp8BlockExperts" and layer.w13_weight.is_quern_packed
-    x, weights = randn(tokens, HIDDEN, dtype=dtype), torch.rand(tokens, TOP_K, generator=torch.Generator().manual_seed(1))
-    ids = torch.stack([torch.randperm(EXPERTS, generator=torch.Generator().manual_seed(t))[:TOP_K] for t in range(tokens)]).int()
-    got = method.apply(layer, x, weights, ids, None, None)
-    assert got.dtype == dtype and quern.last_kernel().startswith("moe_sum.cpu")
-    want, size = torch.zeros(2, tokens, HIDDEN, dtype=torch.float64)
-    for token in range(tokens):
+def in_f64(x, weights, ids, act, w13, w2):
+    """Returns the layer in f64, and a bound for what rounding the inner rows makes of it. Ids below 0 do not count."""
+    want, size = torch.zeros(2, *x.shape, dtype=torch.float64)
+    for token in range(len(x)):
         for weight, expert in zip(weights[token], ids[token], strict=True):
-            inner = ACTS[activation](rounded(x[token:token + 1]) @ w13[expert].T)
+            if expert < 0:
+                continue
+            inner = act(rounded(x[token:token + 1]) @ w13[expert].T)
             # The inner row is rounded to FP8: a step of 2^-4 of each value, and of the group's largest near zero.
             want[token] += float(weight) * (inner @ w2[expert].T)[0]
             step = 2**-4 * inner.abs() + 2.0**-11 / 240 * inner.abs().amax()
-            size[token] += float(weight) * ((step + 2**-12 * inner.abs()) @ w2[expert].abs().T)[0]
-    assert bool(((got.double() - want).abs() <= size + 2 * UNIT[dtype] * want.abs() + 1e-9).all())
+            size[token] += float(weight) * ((step + 2**-12 * (1 + inner.abs())) @ w2[expert].abs().T)[0]
+    return want, size
+
+
+def check(got, x, *of_layer):
+    want, size = in_f64(x, *of_layer)
+    assert bool(((got.double() - want).abs() <= size + 2 * UNIT[x.dtype] * want.abs() + 1e-9).all())
+
+
+def routed(tokens, experts=EXPERTS):
+    return (torch.rand(tokens, TOP_K, generator=torch.Generator().manual_seed(1)),
+            torch.stack([torch.randperm(experts, generator=torch.Generator().manual_seed(t))[:TOP_K] for t in range(tokens)]).int())
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("kind", list(ACTS))
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_experts(tokens, kind, dtype):
+    activation, changes, act = ACTS[kind]
+    method, layer, (w13, w2) = loaded(activation, **changes)
+    assert method.experts_cls.__name__ == "QuernFp8BlockExperts" and layer.w13_weight.is_quern_packed
+    x, (weights, ids) = 8 * randn(tokens, HIDDEN, dtype=dtype), routed(tokens)
+    before = rounded(x[:1]) @ w13[ids[0, 0]].T
+    assert float(before.abs().max()) > 7  # limits matter
+    got = method.apply(layer, x, weights, ids, None, None)
+    assert got.dtype == dtype and quern.last_kernel().startswith("moe_sum.cpu")
+    check(got, x, weights, ids, act, w13, w2)
+    if activation not in (MoEActivation.SILU, MoEActivation.GELU) or layer.moe_config.swiglu_limit:
+        return
     alone = quern.fused_moe(x, *experts_of(layer), weights, ids, activation.value, **scales_of(layer))
     assert torch.equal(got, alone)  # the same call outside vLLM
+
+
+def test_experts_of_other_ranks_do_not_count():
+    method, layer, (w13, w2) = loaded()
+    x, (weights, ids) = randn(9, HIDDEN, dtype=BF16), routed(9, 2 * EXPERTS)
+    layer.global_num_experts, layer.expert_map = 2 * EXPERTS, torch.tensor([-1] * EXPERTS + list(range(EXPERTS)), dtype=torch.int32)
+    ids[4] = -1
+    ids[5] = torch.tensor([0, EXPERTS - 1], dtype=torch.int32)
+    got = method.apply(layer, x, weights, ids, None, None)
+    here = torch.where(ids >= EXPERTS, ids - EXPERTS, -1)
+    check(got, x, weights, here, ACTS["silu"][2], w13, w2)
+    assert not got[4:6].any() and got.any()
+
+
+def test_what_shared_experts_made_is_added_by_vllm():
+    """vLLM runs shared experts apart; here as one more expert, whose result is the same as among the routed ones."""
+    method, layer, (w13, w2) = loaded()
+    x, (weights, ids) = randn(5, HIDDEN, dtype=BF16), routed(5)
+    shared = torch.full((5, 1), 2, dtype=torch.int32)
+    apart = method.apply(layer, x, weights, ids, None, None) + method.apply(layer, x, torch.ones(5, 1), shared, None, None)
+    joined = torch.cat([weights, torch.ones(5, 1)], 1), torch.cat([ids, shared], 1)
+    want, size = in_f64(x, *joined, ACTS["silu"][2], w13, w2)
+    assert bool(((apart.double() - want).abs() <= size + 6 * UNIT[BF16] * want.abs().amax() + 1e-9).all())
+
+
+def test_a_beta_that_quern_has_not_is_refused():
+    activation, changes, _ = ACTS["gpt-oss's halves"]
+    method, layer, _ = loaded(activation, **{**changes, "swiglu_beta": 0.5})
+    with pytest.raises(NotImplementedError, match="beta is 0.5 with alpha 1.5"):
+        method.apply(layer, randn(1, HIDDEN, dtype=BF16), *routed(1), None, None)
 
 
 def experts_of(layer):

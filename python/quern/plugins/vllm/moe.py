@@ -25,9 +25,21 @@ from . import _where
 from .linear import packs
 from .ops import register_class
 
-# vLLM's activation -> (quern's function, whether gate and up alternate).
-_FUNCTIONS = {MoEActivation.SILU: ("silu", False), MoEActivation.GELU: ("gelu", False), MoEActivation.GELU_TANH: ("gelu_tanh", False),
-              MoEActivation.SWIGLUOAI: ("swiglu", True), MoEActivation.SWIGLUOAI_UNINTERLEAVE: ("swiglu", False)}
+_ACTIVATIONS = (MoEActivation.SILU, MoEActivation.GELU, MoEActivation.GELU_TANH, MoEActivation.SWIGLUOAI, MoEActivation.SWIGLUOAI_UNINTERLEAVE)
+
+
+def _function(activation, config):
+    """Returns quern's function for an activation of vLLM's, and its options. Raises NotImplementedError where it has none."""
+    limit = config.clamp_limit or 0.0
+    if activation == MoEActivation.SWIGLUOAI:  # vLLM's kernel has these numbers as constants
+        return "swiglu", {"limit": 7.0, "alpha": 1.702, "interleaved": True}
+    if activation == MoEActivation.SWIGLUOAI_UNINTERLEAVE and config.beta == 1.0:
+        return "swiglu", {"limit": limit, "alpha": config.alpha}
+    if activation == MoEActivation.SWIGLUOAI_UNINTERLEAVE and (config.alpha, config.beta) != (1.0, 0.0):
+        raise NotImplementedError(f"FP8 block experts: beta is {config.beta} with alpha {config.alpha}; accepted: 1 with any, 0 with 1")
+    if activation in (MoEActivation.SILU, MoEActivation.SWIGLUOAI_UNINTERLEAVE):
+        return "silu", {"limit": limit}
+    return "gelu_tanh" if activation == MoEActivation.GELU_TANH else "gelu", {}
 
 
 class QuernFp8BlockExperts(modular_kernel.FusedMoEExpertsModular):
@@ -55,7 +67,7 @@ class QuernFp8BlockExperts(modular_kernel.FusedMoEExpertsModular):
 
     @staticmethod
     def _supports_activation(activation):
-        return activation in _FUNCTIONS
+        return activation in _ACTIVATIONS
 
     @staticmethod
     def _supports_parallel_config(moe_parallel_config):
@@ -74,21 +86,15 @@ class QuernFp8BlockExperts(modular_kernel.FusedMoEExpertsModular):
     def finalize_weight_and_reduce_impl(self):
         return TopKWeightAndReduceNoOP()
 
-    def _limits(self, function):
-        config = self.activation_config
-        if function != "swiglu":
-            return {"limit": config.clamp_limit or 0.0}
-        return {"limit": config.clamp_limit or 0.0, "alpha": 0.0 if config.alpha == 1.0 else config.alpha}
-
     def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, global_num_experts, expert_map, a1q_scale,
               a2_scale, workspace13, workspace2, expert_tokens_meta, apply_router_weight_on_input):
-        function, interleaved = _FUNCTIONS[activation]
+        function, options = _function(activation, self.activation_config)
         is_packed, config = getattr(w1, "is_quern_packed", False), self.moe_config
         weights = torch.ones_like(topk_weights) if apply_router_weight_on_input else topk_weights  # which vLLM has applied
         quern.fused_moe(hidden_states, w1.data, w2.data, weights.float(), topk_ids.to(torch.int32), function, w1_scale=self.w1_scale,
                         w2_scale=self.w2_scale, bias1=_bias(self.w1_bias), bias2=_bias(self.w2_bias), expert_map=expert_map,
-                        interleaved=interleaved, packed=is_packed, inner=config.intermediate_size_per_partition if is_packed else 0,
-                        out=output, **self._limits(function))
+                        packed=is_packed, inner=config.intermediate_size_per_partition if is_packed else 0,
+                        out=output, **options)
 
 
 def _bias(bias):
