@@ -6,6 +6,7 @@ build/engines/bin/python tests/clients/aiter_tests.py CHECKOUT                  
 build/engines/bin/python tests/clients/aiter_tests.py CHECKOUT test_rmsnorm2d.py ...  some of its files
   --most 40      at most 40 cases of each test of pytest's; 0: all; else 6
   --seconds 60   a case that takes longer is left out; else 20
+  --within 600   no case begins so many seconds after the first; else there is no end
   --chip gfx950  for which GPU AITER's dtypes are: gfx942 has e4m3fnuz, gfx950 e4m3fn; else gfx942
 
 Most of AITER's tests are scripts that compare a grid of sizes for a GPU. CASES has arguments for each: sizes for a CPU. A case is one run of the
@@ -259,9 +260,9 @@ def main():
         prepare(checkout, options.chip)
         os.chdir(tests)
         paths = [str(tests / name) for name in options.files or [*CASES, *FILES] if (tests / name).is_file()]
-        arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib", "--tb=short",
+        arguments = ["-q", "-rs", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib", "--tb=short",
                      "--continue-on-collection-errors", *more, *paths]
-        plugins = [cases.Plugin(cases.List(HERE / "upstream" / "aiter.txt"), options.most, options.seconds), Scripts()]
+        plugins = [cases.plugin_of(options, HERE / "upstream" / "aiter.txt"), Scripts()]
         sys.exit(pytest.main(arguments, plugins=plugins))
 
 

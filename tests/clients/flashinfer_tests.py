@@ -6,6 +6,7 @@ tests/clients/flashinfer_tests.py CHECKOUT                            the files 
 tests/clients/flashinfer_tests.py CHECKOUT utils/test_norm.py ...     some of its files
 tests/clients/flashinfer_tests.py --most 40 CHECKOUT                  at most 40 cases of each test; 0: all, which takes hours
 tests/clients/flashinfer_tests.py --seconds 60 CHECKOUT               a case that takes longer is left out; else 20
+tests/clients/flashinfer_tests.py --within 600 CHECKOUT               no case begins so many seconds after the first; else no end
 tests/clients/flashinfer_tests.py --gpu CHECKOUT                      on PyTorch's GPU
 
 On the CPU, tensors for "cuda" are made there, by a mode of PyTorch's functions. Some of a test's cases are taken, as FlashInfer's grids are
@@ -58,14 +59,18 @@ def _nothing(*_arguments, **_options):
     return None
 
 
-_BUILDS = {"flashinfer.jit", "flashinfer.cutile", "flashinfer.cute_dsl", "flashinfer.trace"}  # what builds, and records, kernels
+# What builds and records kernels, or is a kernel of one GPU's.
+_BUILDS = {"flashinfer.jit", "flashinfer.cutile", "flashinfer.cute_dsl", "flashinfer.trace", "flashinfer.gemm.kernels", "flashinfer.gemm.gemm_base",
+           "flashinfer.gemm.gemm_mm_mxfp8_cute_dsl"}
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds what tests import for builds; all else that the stand-in has not is an error."""
 
     def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if ".".join(name.split(".")[:2]) in _BUILDS else None
+        parts = name.split(".")
+        builds = any(".".join(parts[:n]) in _BUILDS for n in (2, 3))
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if builds else None
 
     def create_module(self, spec):
         return _Nothing(spec.name)
@@ -74,9 +79,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def _answer():
-    """Gives flashinfer.utils the questions that tests ask of a GPU and of FlashInfer's builds."""
+def _answer(capability):
+    """Gives FlashInfer's modules the questions that tests ask of a GPU and of FlashInfer's builds. capability: of which GPU the answers are."""
     import flashinfer
+    import flashinfer.gemm
+    import flashinfer.quantization.fp4_quantization as fp4
     import flashinfer.tllm_enums
     import flashinfer.topk
     import flashinfer.utils as utils
@@ -86,8 +93,21 @@ def _answer():
     flashinfer.topk.can_implement_filtered_topk = lambda *_: False
     flashinfer.tllm_enums.DEFAULT_SITU_BETA, flashinfer.tllm_enums.DEFAULT_SITU_LINEAR_BETA = 4.0, 25.0
     utils.has_flashinfer_jit_cache = lambda *_: True
-    utils.get_compute_capability = lambda *_: (8, 0)
+    utils.get_compute_capability = lambda *_: capability
+    flashinfer.gemm.is_cuda_tile_available = lambda *_: False
+    for product in (flashinfer.mm_bf16, flashinfer.bmm_bf16, flashinfer.mm_mxfp8, flashinfer.mm_fp4):
+        product.is_backend_supported = product.is_compute_capability_supported = lambda *_: True
+    flashinfer.gemm.__path__, flashinfer.gemm.gemm_base = (), _Nothing("flashinfer.gemm.gemm_base")
+    flashinfer.autotune = lambda *_, **__: contextlib.nullcontext()  # quern's choice of a kernel is its own
+    fp4.NVFP4_QUANT_ENV_VARS = ()
     flashinfer.utils, flashinfer.jit = utils, _Nothing("flashinfer.jit")
+
+
+class _Frees:
+    """pytest's plug-in that gives a GPU's memory back after each case, for other processes on that GPU."""
+
+    def pytest_runtest_teardown(self):
+        torch.cuda.empty_cache()
 
 
 def main():
@@ -98,15 +118,16 @@ def main():
     if not tests.is_dir():
         sys.exit(f"{options.checkout} is no checkout of FlashInfer: it has no folder tests")
     quern.compat.install("flashinfer")
-    _answer()
+    _answer(torch.cuda.get_device_capability() if options.gpu else (9, 0))
     sys.meta_path.append(_Finder())
     os.chdir(options.checkout)
     sys.path.insert(0, str(options.checkout.resolve()))
     paths = [str(tests / name) for name in options.files or FILES if (tests / name).is_file()]
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-rs", "--tb=line", "--continue-on-collection-errors", *more, *paths]
-    known = cases.List(pathlib.Path(__file__).parent / "upstream" / "flashinfer.txt")
+    known = pathlib.Path(__file__).parent / "upstream" / "flashinfer.txt"
+    plugins = [cases.plugin_of(options, known, "gpu" if options.gpu else "cpu"), *([_Frees()] if options.gpu else [])]
     with torch.no_grad(), contextlib.nullcontext() if options.gpu else cpu.on_cpu():
-        sys.exit(pytest.main(arguments, plugins=[cases.Plugin(known, options.most, options.seconds)]))
+        sys.exit(pytest.main(arguments, plugins=plugins))
 
 
 if __name__ == "__main__":

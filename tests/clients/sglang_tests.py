@@ -6,6 +6,7 @@ build/engines/bin/python tests/clients/sglang_tests.py CHECKOUT                 
 build/engines/bin/python tests/clients/sglang_tests.py CHECKOUT test_layernorm.py ...   some of its files
   --most 40      at most 40 cases of each test; 0: all; else 6
   --seconds 60   a case that takes longer is left out; else 60, as one case of SGLang's may be a grid
+  --within 600   no case begins so many seconds after the first; else there is no end
 
 CHECKOUT is the folder that has SGLang's package sglang: python/ of a checkout, or an unpacked source package. The engine's code is that of
 the installed SGLang, on the CPU, where PyTorch says that it sees an MI300X. upstream/sglang.txt lists what cannot pass, and why;
@@ -56,6 +57,10 @@ def prepare():
     sglang_kernels.install()  # before SGLang looks for them
     import sglang.srt.plugins
     sglang.srt.plugins.load_plugins()
+    from sglang.srt.layers.attention.attention_registry import ATTENTION_BACKENDS
+    if "quern" not in ATTENTION_BACKENDS:  # what quern's plug-in registers last; SGLang only logs that it found none, or could not load it
+        sys.exit("SGLang has not loaded quern's plug-in: found no attention backend quern; needed: quern's entry points beside its package, as "
+                 "pip or tests/clients/upstream/record.py writes them")
     _stand_in("sglang.test.test_utils", CustomTestCase=unittest.TestCase)
     if importlib.util.find_spec("sglang.test.ci.ci_register") is None:
         nothing = {f"register_{kind}_ci": lambda **_: None for kind in ("cuda", "amd", "cpu")}
@@ -72,9 +77,9 @@ def main():
         prepare()
         os.chdir(tests)
         paths = [str(tests / name) for name in options.files or FILES if (tests / name).is_file()]
-        arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib", "--tb=short",
+        arguments = ["-q", "-rs", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib", "--tb=short",
                      "--continue-on-collection-errors", *more, *paths]
-        plugins = [cases.Plugin(cases.List(HERE / "upstream" / "sglang.txt"), options.most, options.seconds)]
+        plugins = [cases.plugin_of(options, HERE / "upstream" / "sglang.txt")]
         sys.exit(pytest.main(arguments, plugins=plugins))
 
 

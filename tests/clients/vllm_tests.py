@@ -7,6 +7,7 @@ build/engines/bin/python tests/clients/vllm_tests.py CHECKOUT                   
 build/engines/bin/python tests/clients/vllm_tests.py CHECKOUT kernels/core/test_layernorm.py ...   some of its files
   --most 40      at most 40 cases of each test; 0: all, which takes hours; else 6
   --seconds 60   a case that takes longer is left out; else 20
+  --within 600   no case begins so many seconds after the first; else there is no end
 
 The engine's code is that of the installed vLLM, on the CPU, on a platform that says gfx942; tensors for "cuda" are made on the CPU.
 upstream/vllm.txt lists what cannot pass, and why; upstream/cases.py says what is counted. The exit status is 1 if a case fails that is not
@@ -78,6 +79,24 @@ class Fixtures:
         yield
         reset_workspace_manager()
 
+    @pytest.fixture
+    def kv_cache_factory(self):
+        from vllm.utils.torch_utils import create_kv_caches_with_random
+        return create_kv_caches_with_random
+
+    @pytest.fixture
+    def kv_cache_factory_flashinfer(self):
+        from vllm.utils.torch_utils import create_kv_caches_with_random_flash
+        return create_kv_caches_with_random_flash
+
+    @pytest.fixture
+    def dist_init(self, default_vllm_config, tmp_path):
+        from vllm.distributed import parallel_state
+        parallel_state.init_distributed_environment(1, 0, f"file://{tmp_path / 'store'}", 0, "gloo")
+        parallel_state.initialize_model_parallel(1, 1)
+        yield
+        parallel_state.cleanup_dist_env_and_memory()
+
     @pytest.fixture(autouse=True)
     def device_reset(self):
         yield
@@ -92,6 +111,9 @@ def prepare(checkout):
     from upstream import vllm_ops  # noqa: F401
     from vllm.plugins import load_general_plugins
     load_general_plugins()
+    if not getattr(sys.modules.get("quern.plugins.vllm"), "_is_done", False):  # vLLM only logs that it found none, or could not load it
+        sys.exit("vLLM has not loaded quern's plug-in; needed: quern's entry points beside its package, as pip or "
+                 "tests/clients/upstream/record.py writes them")
     sys.path.append(str(checkout))  # for its package tests; vllm is the installed one
     for name in ("anthropic", "httpx", "requests", "uvicorn"):  # servers' clients, which its tests.utils imports and tests of ops do not use
         sys.modules.setdefault(name, types.ModuleType(name))
@@ -107,9 +129,9 @@ def main():
         prepare(options.checkout.resolve())
         os.chdir(options.checkout)
         paths = [str(tests / name) for name in options.files or FILES if (tests / name).is_file()]
-        arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib", "--tb=short", "--continue-on-collection-errors",
+        arguments = ["-q", "-rs", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib", "--tb=short", "--continue-on-collection-errors",
                      *more, *paths]
-        plugins = [cases.Plugin(cases.List(HERE / "upstream" / "vllm.txt"), options.most, options.seconds), Fixtures()]
+        plugins = [cases.plugin_of(options, HERE / "upstream" / "vllm.txt"), Fixtures()]
         sys.exit(pytest.main(arguments, plugins=plugins))
 
 

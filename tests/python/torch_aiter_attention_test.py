@@ -99,10 +99,12 @@ def test_ragged_over_pages():
     unified_attention(q, cache.k, cache.v, unified, cu_q, 8, ints(*LENS), 33, D ** -0.5, True, (-1, -1), cache.table, 0.0, None, None, None)
     prefilled = aiter.mha_batch_prefill_func(q, cache.k, cache.v, cu_q, cache.indptr, cache.indices, 8, 33, causal=True,
                                              kv_last_page_lens=cache.last)
+    own = aiter.mha_batch_prefill_func(q, *cache.x_layout(is_asm=True), cu_q, cache.indptr, cache.indices, 8, 33, causal=True,
+                                       kv_last_page_lens=cache.last)
     for i in (0, 2, 3):
         rows = slice(cu_q[i], cu_q[i + 1])
         want = attend(q[rows], *cache.keys(i), causal=True)
-        for got in (out, unified, prefilled):
+        for got in (out, unified, prefilled, own):
             attended(got[rows], None, want, q, cache.v)
 
 

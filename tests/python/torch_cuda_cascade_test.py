@@ -143,3 +143,9 @@ def test_memory_does_not_grow():
 
     settled = steps(3)
     assert steps(30) == settled
+
+
+def test_lengths_of_segments_may_lie_on_the_host():
+    x, w, lens = randn(10, 64).cuda(), randn(2, 32, 64).cuda(), torch.tensor([3, 7])
+    wrapper = flashinfer.SegmentGEMMWrapper(workspace())
+    assert torch.equal(wrapper.run(x, w, 2, True, seg_lens=lens), wrapper.run(x, w, 2, True, seg_lens=lens.cuda()))

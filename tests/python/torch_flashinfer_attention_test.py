@@ -307,7 +307,20 @@ def test_workspace_size_is_what_plan_needs():
     wrapper.run(randn(1, 8, 64), pages.cache)
     wrapper.reset_workspace_buffer(workspace(floats - 1), None)
     with pytest.raises(ValueError, match=f"float_workspace_buffer has {floats - 1} bytes, needs {floats}"):
-        wrapper.plan(*pages.arrays(), 8, 2, 64, 16)
+        wrapper.plan(*pages.arrays(), 8, 2, 64, 16, fixed_split_size=16)
+
+
+@pytest.mark.parametrize("part", [0.6, 0.1, 0])
+def test_small_workspaces_hold_longer_chunks(part):
+    pages, q = Pages([9000, 1, 3000], 16), randn(3, 8, 64)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace())
+    room = max(int(part * wrapper.workspace_size(*pages.arrays(), 8, 2, 64, 16)[0]), 1)
+    wrapper.reset_workspace_buffer(workspace(room), None)
+    wrapper.plan(*pages.arrays(), 8, 2, 64, 16)
+    assert (part > 0) <= wrapper._batch.plan.workspace_bytes <= room
+    out = wrapper.run(q, pages.cache)
+    for b in range(3):
+        close(out[b:b + 1], expected(q[b:b + 1], pages.k[b], pages.v[b])[0])
 
 
 @pytest.mark.parametrize("change, error, text", [

@@ -131,6 +131,12 @@ def test_seeds():
     generators = [torch.Generator().manual_seed(3) for _ in range(2)]
     first, second = (flashinfer.sampling_from_probs(probs, generator=generators[0]) for _ in range(2))
     assert torch.equal(first, flashinfer.sampling_from_probs(probs, generator=generators[1])) and not torch.equal(first, second)
+    torch.set_default_device("meta")  # which is not where the seed is drawn
+    try:
+        third = flashinfer.sampling_from_probs(probs, generator=generators[1])
+    finally:
+        torch.set_default_device(None)
+    assert torch.equal(third, second)
     for wrong, text in (({"seed": 3}, "offset"), ({"seed": torch.tensor([3]), "offset": 4}, "must both be tensors or both be scalars")):
         with pytest.raises(ValueError, match=text):
             flashinfer.sampling_from_probs(probs, **wrong)

@@ -5,9 +5,9 @@ A list is a text file of lines "VERB PART -- REASON". PART is a part of a case's
 lines and lines that begin with # say nothing. VERB is one of
   skip  such cases are not run
   fail  such cases run and fail, or their file does not load; if each of them passes, that is told, and the line is to go
-A case that fails and has no line makes the runner's exit status 1. These are no failures, and counted apart: refused, quern raises
-NotImplementedError; taken, quern takes what the test wants refused; worded, it raises the right error in its own words; slow, the case
-took longer than it may.
+or one of these with :cpu or :gpu, for a run on the CPU or on a GPU alone. A case that fails and has no line makes the runner's exit status
+1. These are no failures, and counted apart: refused, quern raises NotImplementedError; taken, quern takes what the test wants refused;
+worded, it raises the right error in its own words; slow, the case took longer than it may; late, the run had no time left for it.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import collections
 import pathlib
 import random
 import signal
+import time
 
 import pytest
 
@@ -24,37 +25,52 @@ class QuernHasNot(NotImplementedError):
 
 
 class List:
-    """The lines of a list: entries (verb, part, reason)."""
+    """The lines of a list that are for the device, "cpu" or "gpu": entries (verb, part, reason)."""
 
-    def __init__(self, path):
-        self.entries = [self._entry(path, n, line) for n, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1)
-                        if line.strip() and not line.startswith("#")]
+    def __init__(self, path, device="cpu"):
+        entries = [self._entry(path, n, line) for n, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1)
+                   if line.strip() and not line.startswith("#")]
+        self.entries = [entry[1:] for entry in entries if entry[0] in ("", device)]
 
     @staticmethod
     def _entry(path, n, line):
         head, _, reason = line.partition(" -- ")
         verb, _, part = head.partition(" ")
-        if verb not in ("skip", "fail") or not part.strip() or not reason.strip():
-            raise SystemExit(f"{path}:{n}: found {line!r}; a line is: skip PART -- REASON, or: fail PART -- REASON")
-        return verb, part.strip(), reason.strip()
+        verb, colon, device = verb.partition(":")
+        if verb not in ("skip", "fail") or colon and device not in ("cpu", "gpu") or not part.strip() or not reason.strip():
+            raise SystemExit(f"{path}:{n}: found {line!r}; a line is: skip PART -- REASON, or: fail PART -- REASON, "
+                             "each verb with :cpu or :gpu if it is for one of them")
+        return device, verb, part.strip(), reason.strip()
 
     def of(self, name, verb):
         return next((entry for entry in self.entries if entry[0] == verb and entry[1] in name), None)
 
 
-def _is_of_quern(excinfo):
-    return excinfo.errisinstance(QuernHasNot) or any("/quern/" in str(entry.path) for entry in excinfo.traceback)
+def _refused(excinfo):
+    """Whether quern, or a runner for it, raised NotImplementedError, though others may have raised another error because of it."""
+    if excinfo.errisinstance(NotImplementedError) and any("/quern/" in str(entry.path) for entry in excinfo.traceback):
+        return True
+    error = excinfo.value
+    while error is not None and not isinstance(error, QuernHasNot):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 class _TooSlow(BaseException):
     """Stops a case; not an Exception, which tests might catch."""
 
 
-class Plugin:
-    """pytest's plug-in that chooses at most so many cases of each test, gives each so many seconds, and counts."""
+class _Late(BaseException):
+    """The run has no time left for the case."""
 
-    def __init__(self, known, most, seconds):
+
+class Plugin:
+    """pytest's plug-in that chooses at most so many cases of each test, gives each so many seconds, begins none `within` seconds after the
+    first, and counts."""
+
+    def __init__(self, known, most, seconds, within=0):
         self.known, self.most, self.seconds = known, most, seconds
+        self.within, self.start = within or float("inf"), None
         self.counts = collections.defaultdict(collections.Counter)
         self.of_entry = collections.defaultdict(collections.Counter)  # fail's entry -> outcomes of its cases
         self.unlisted = []
@@ -66,10 +82,12 @@ class Plugin:
         by_test = collections.defaultdict(list)
         for item in items:
             by_test[item.location[0], getattr(item, "cls", None), getattr(item, "originalname", item.name)].append(item)
-        chosen = set()
+        chosen = {}  # a case's name -> its place among those of its test
         for cases in by_test.values():
-            chosen |= {item.nodeid for item in self._some([item for item in cases if not self._skipped(item)])}
+            chosen |= {item.nodeid: n for n, item in enumerate(self._some([item for item in cases if not self._skipped(item)]))}
         items[:] = [item for item in items if item.nodeid in chosen or self._skipped(item)]
+        if self.within < float("inf"):
+            items.sort(key=lambda item: chosen.get(item.nodeid, -1))  # the first of each test, the second of each: all have a share
 
     def _some(self, cases):
         """Returns so many cases as may run, of all over the grid: every n-th one would have the same parameter each time."""
@@ -85,6 +103,12 @@ class Plugin:
         return entry
 
     # ---- how long
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        self.start = self.start or time.monotonic()
+        if time.monotonic() > self.start + self.within:
+            raise _Late
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item):
@@ -105,7 +129,7 @@ class Plugin:
         report = (yield).get_result()
         kind = self._kind(call.excinfo) if call.excinfo else None
         if kind:
-            text = f"takes more than {self.seconds} s" if kind == "slow" else f"{kind}: {call.excinfo.value}"
+            text = {"slow": f"takes more than {self.seconds} s", "late": "no time left"}.get(kind, f"{kind}: {call.excinfo.value}")
             report.outcome, report.longrepr = "skipped", (str(item.path), 0, text[:300])
         elif report.outcome == "failed" or report.when == "call" and report.outcome == "passed":
             kind = self._listed(item.nodeid, report, item.path)
@@ -136,7 +160,9 @@ class Plugin:
         text = str(excinfo.value)
         if excinfo.errisinstance(_TooSlow):
             return "slow"
-        if excinfo.errisinstance(NotImplementedError) and _is_of_quern(excinfo):
+        if excinfo.errisinstance(_Late):
+            return "late"
+        if _refused(excinfo):
             return "refused"
         return "taken" if "DID NOT RAISE" in text else "worded" if "Regex pattern did not match" in text else None
 
@@ -164,4 +190,10 @@ def parser_of(description, name, most=6, seconds=20):
     parser.add_argument("files", nargs="*", help="some of its files of tests; else those that the runner knows")
     parser.add_argument("--most", type=int, default=most, help=f"how many cases of a test, the same ones each time; 0: all; else {most}")
     parser.add_argument("--seconds", type=int, default=seconds, help=f"how long a case may take; else {seconds}")
+    parser.add_argument("--within", type=int, default=0, help="seconds after the first case in which others may begin; else no end")
     return parser
+
+
+def plugin_of(options, path, device="cpu"):
+    """Returns the plug-in for a parsed command line and the list of this path."""
+    return Plugin(List(path, device), options.most, options.seconds, options.within)

@@ -10,7 +10,7 @@ import types
 import torch
 
 import quern
-from quern.compat.flashinfer import activation, norm, rope, sampling
+from quern.compat.flashinfer import activation, concat_ops, norm, rope, sampling
 
 from .cases import QuernHasNot
 
@@ -43,7 +43,7 @@ def _per_tensor_quant_fp8(input, output_q, output_s, is_static):
     if is_static:
         quern.quantize_static(input, output_s, q=output_q)
     else:
-        quern.quantize_tensor(input, q=output_q, scale=output_s)
+        quern.quantize_tensor(input.flatten(0, -2), q=output_q.flatten(0, -2), scale=output_s)
 
 
 def _per_token_quant_fp8(input, output_q, output_s):
@@ -64,10 +64,11 @@ KERNELS = {
         "top_k_top_p_sampling_from_probs": sampling.top_k_top_p_sampling_from_probs,
         "top_p_sampling_from_probs": sampling.top_p_sampling_from_probs, "min_p_sampling_from_probs": sampling.min_p_sampling_from_probs,
         "apply_rope_with_cos_sin_cache_inplace": rope.apply_rope_with_cos_sin_cache_inplace,
-        "sgl_per_tensor_quant_fp8": _per_tensor_quant_fp8, "sgl_per_token_quant_fp8": _per_token_quant_fp8,
+        "concat_mla_k": concat_ops.concat_mla_k, "sgl_per_tensor_quant_fp8": _per_tensor_quant_fp8, "sgl_per_token_quant_fp8": _per_token_quant_fp8,
     },
     "sglang.jit_kernel.norm": {"rmsnorm": _rmsnorm, "fused_add_rmsnorm": quern.fused_add_rmsnorm, "fused_inplace_qknorm": _qknorm,
                                "fused_inplace_qknorm_across_heads": _qknorm_across_heads},
+    "sglang.jit_kernel.concat_mla": {"concat_mla_k": concat_ops.concat_mla_k},
     "sglang.jit_kernel.rope": {"rotary_embedding": _rotary_embedding, "apply_rope_inplace": _apply_rope_inplace},
     "sglang.jit_kernel.per_tensor_quant_fp8": {"per_tensor_quant_fp8": _per_tensor_quant_fp8},
     # Sizes of a test: all of the second, a GPU's, and the fewer of its continuous integration.

@@ -79,6 +79,14 @@ class Batch:
     options: dict
     is_for_graph: bool
     custom_mask: torch.Tensor | None = None
+    replan: object = None  # keys of a chunk -> such a plan; None: the caller said how requests are split
+
+    def fit(self, room):
+        """Takes longer chunks, of which there are fewer, where the partial results would need more than `room` bytes."""
+        for chunk in (1024, 2048, 4096, 8192, 16384, 32768, -1) if self.replan else ():
+            if self.plan.workspace_bytes <= room:
+                return
+            self.plan = self.replan(chunk)
 
 
 def on_host(indptr):
@@ -95,12 +103,17 @@ def make_batch(op, qo_indptr, kv_indptr, last_page_len, kv_indices, heads, head_
     if size is not None and size > 0 and is_whole:
         raise ValueError(f"{op}: fixed_split_size and disable_split_kv are both given; accepted: one of them")
     chunk = -1 if is_whole else size * max(page_size, 1) if size is not None and size > 0 else 0
-    try:
-        plan = attention_plan(*heads, head_dims[1], qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
+
+    def of(chunk):
+        return attention_plan(*heads, head_dims[1], qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_last_page_len=last_page_len,
                               page_size=page_size, kv_chunk=chunk, is_for_graph=is_for_graph)
+
+    try:
+        plan = of(chunk)
     except Exception as error:
         raise _run.in_words_of(error, op, "attention_plan", {"kv_chunk": "fixed_split_size", **(renamed or {})}) from None
-    return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, head_dims[0], dtypes, options, is_for_graph)
+    return Batch(qo_indptr, kv_indptr, last_page_len, page_size, plan, kv_indices, head_dims[0], dtypes, options, is_for_graph,
+                 replan=None if chunk else of)
 
 
 def pack_mask(batch, custom_mask, packed_custom_mask):
@@ -265,6 +278,7 @@ class Wrapper:
                 raise ValueError(f"{self._op}: {name} is {given}, the longest request has {int(lens.max())}")
 
     def _planned(self, batch):
+        batch.fit(self._workspace.numel())
         if self._schedule is not None and self._schedule.numel() < batch.plan.host.size:
             raise ValueError(f"{self._op}: int_workspace_buffer has {self._schedule.numel()} bytes, needs {batch.plan.host.size}")
         if self._schedule is not None and self.device.type != "cpu":

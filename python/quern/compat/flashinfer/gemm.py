@@ -347,17 +347,18 @@ class SegmentGEMMWrapper:
         """Returns [rows, d_out], of x's dtype, bf16 for FP8: each segment of x [rows, d_in] times its matrix.
 
         weights  [matrices, d_in, d_out]; with weight_column_major [matrices, d_out, d_in]
-        seg_lens [batch_size] or seg_indptr [batch_size + 1], from 0 to rows; if both are given, seg_indptr counts
+        seg_lens [batch_size], of any device, or seg_indptr [batch_size + 1], from 0 to rows; if both are given, seg_indptr counts
         weight_indices  [batch_size], each segment's matrix, which is copied; None: segment i has matrix i
         """
         op = self._op
-        tensors(op, {"x": x, "weights": weights, "seg_lens": seg_lens, "seg_indptr": seg_indptr, "weight_indices": weight_indices},
-                ("seg_lens", "seg_indptr", "weight_indices"))
+        tensors(op, {"x": x, "weights": weights, "seg_indptr": seg_indptr, "weight_indices": weight_indices},
+                ("seg_indptr", "weight_indices"))
+        tensors(op, {"seg_lens": seg_lens}, ("seg_lens",))
         shape(op, "x", x, None, None)
         shape(op, "weights", weights, None, None, None)
         b = weights if flag(op, "weight_column_major", weight_column_major) else weights.mT
         kind(op, "x", x, (*SIXTEEN, *FP8))
-        offsets = self._offsets(integer(op, "batch_size", batch_size, 0), seg_lens, seg_indptr)
+        offsets = self._offsets(integer(op, "batch_size", batch_size, 0), seg_lens, seg_indptr, x.device)
         if weight_indices is not None:
             shape(op, "weight_indices", weight_indices, batch_size)
             b = (b.view(torch.uint8)[weight_indices.long()].view(b.dtype) if b.dtype in FP8 else b[weight_indices.long()])
@@ -368,11 +369,11 @@ class SegmentGEMMWrapper:
 
     forward = run
 
-    def _offsets(self, batch_size, seg_lens, seg_indptr):
+    def _offsets(self, batch_size, seg_lens, seg_indptr, device):
         if seg_indptr is not None:
             shape(self._op, "seg_indptr", seg_indptr, batch_size + 1)
             return seg_indptr
         if seg_lens is None:
             raise ValueError(f"{self._op}: seg_lens and seg_indptr are None; needed: one of them")
         shape(self._op, "seg_lens", seg_lens, batch_size)
-        return torch.nn.functional.pad(seg_lens.long().cumsum(0), (1, 0))
+        return torch.nn.functional.pad(seg_lens.to(device).long().cumsum(0), (1, 0))

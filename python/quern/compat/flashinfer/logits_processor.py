@@ -128,10 +128,10 @@ class TopK(LogitsProcessor):
 class TopP(LogitsProcessor):
     """The probabilities above which there is less than top_p."""
 
-    takes, needs = (TensorType.PROBS,), ("top_p",)
+    takes, needs, may = (TensorType.PROBS,), ("top_p",), ("is_deterministic",)
 
     def apply(self, x, kind, given):
-        return sampling.top_p_renorm_probs(x, self.values(given)["top_p"])
+        return sampling.top_p_renorm_probs(x, **self.values(given))
 
 
 class MinP(LogitsProcessor):
@@ -176,12 +176,15 @@ class _Fused:
         for step in self.steps:
             if isinstance(step, Sample):
                 values["deterministic"] = step.deterministic
+        check_flags("TopP", is_deterministic=values.pop("is_deterministic", False))  # says how TopP alone is computed
         return self.function(x, **values, **self.options)
 
 
 def _fused(kind, steps):
     """Returns the call for the first steps, and how many it takes; None and 1 if there is none."""
     names = [type(step) for step in steps]
+    if names[:4] == [Softmax, TopK, TopP, Sample] and steps[1].joint_topk_topp:
+        return _Fused(sampling.top_k_top_p_sampling_from_logits, *steps[:4], filter_apply_order="joint"), 4
     if names[:2] == [Temperature, Softmax]:
         return _Fused(sampling.softmax, *steps[:2]), 2
     if kind == TensorType.PROBS and names[:3] == [TopK, TopP, Sample]:

@@ -180,8 +180,11 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
                 raise ValueError(f"{self._op}: {name} is {found_layout}, planned was {planned!r}")
 
     def _cache_scale(self, ckv_scale, kpe_scale, cache):
-        if (ckv_scale is None) != (kpe_scale is None) or (ckv_scale is not None and float(ckv_scale) != float(kpe_scale)):
-            raise ValueError(f"{self._op}: kpe_scale is {found(kpe_scale)}, ckv_scale {found(ckv_scale)}; accepted: one number for both")
+        text = f"{self._op}: kpe_scale is {found(kpe_scale)}, ckv_scale {found(ckv_scale)}; accepted: one number for both"
+        if (ckv_scale is None) != (kpe_scale is None):
+            raise ValueError(text)
+        if ckv_scale is not None and float(ckv_scale) != float(kpe_scale):
+            raise NotImplementedError(text)
         if ckv_scale is not None and cache.dtype.itemsize > 1:
             raise ValueError(f"{self._op}: ckv_scale is {found(ckv_scale)}; accepted with a cache of {cache.dtype}: None")
         return 1.0 if ckv_scale is None else float(ckv_scale)

@@ -36,11 +36,11 @@ def _of_generator(op, generator, device, increment):
     if generator is not None and not isinstance(generator, torch.Generator):
         raise ValueError(f"{op}: generator is {found(generator)}; accepted: a torch.Generator, None")
     if device.type != "cuda":
-        return int(torch.randint(2**63 - 1, (), generator=generator)), 0
+        return int(torch.randint(2**63 - 1, (), generator=generator, device="cpu")), 0
     generator = generator or torch.cuda.default_generators[device.index or 0]
     seed, offset = generator.get_state().view(torch.int64).tolist()
     offset += (increment + 3) // 4 * 4
-    generator.set_state(torch.tensor([seed, offset], dtype=torch.int64).view(torch.uint8))
+    generator.set_state(torch.tensor([seed, offset], dtype=torch.int64, device="cpu").view(torch.uint8))
     return seed, offset
 
 

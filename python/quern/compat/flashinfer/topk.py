@@ -47,12 +47,14 @@ def _check(op, input, k, tie_break, **flags):
 
 
 def top_k(input, k, sorted=False, deterministic=False, tie_break=TopKTieBreak.NONE, dsa_graph_safe=False):
-    """Returns (values, places int64) [rows, k] of the k largest of input [rows, n], the largest first, sorted or not. deterministic and
-    dsa_graph_safe change nothing."""
+    """Returns (values, places int64) [rows, k] of the k largest of input [rows, n], the largest first, sorted or not; all n in their own
+    order if not sorted. deterministic and dsa_graph_safe change nothing."""
     op = "top_k"
     k, tie_break = _check(op, input, k, tie_break, sorted=sorted, deterministic=deterministic, dsa_graph_safe=dsa_graph_safe)
     if k > input.shape[1]:
         raise ValueError(f"{op}: k is {k}; accepted: 1 to {input.shape[1]}")
+    if k == input.shape[1] and not sorted:
+        return input.clone(), torch.arange(k, device=input.device).expand(len(input), k).contiguous()
     places = _chosen(input, k, tie_break)
     return input.gather(-1, places), places
 

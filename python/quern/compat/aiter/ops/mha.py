@@ -16,7 +16,7 @@ from .... import _attention
 from ...._public import flag, found
 from .. import _check
 from .._run import run
-from ._attend import attend, pages, planned, softmax, window
+from ._attend import attend, compact, from_x_key, from_x_value, pages, planned, softmax, window
 
 Tensor = torch.Tensor
 Window = tuple[int, int] | tuple[int, int, int]
@@ -110,6 +110,16 @@ def _ragged(op, q, k, v, cu_q, cu_k, max_q, max_k, min_q, softmax_scale, cap, ca
                   names={"kv_indices": "block_table"}, **options)
 
 
+def _of_x_pages(op, k, v, dim, indices):
+    """Returns (k, v, indices) of a copy of the pages in use, in quern's order."""
+    x = 16 // k.element_size()
+    _, heads, _, size, _ = k.shape
+    _check.shape(op, "k", k, None, None, dim // x, None, x)
+    _check.shape(op, "v", v, None, heads, size // x, None, x)
+    numbers = torch.arange(len(indices), dtype=torch.int32, device=indices.device)
+    return compact(k, indices, from_x_key), compact(v, indices, from_x_value), numbers
+
+
 def mha_batch_prefill_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, kv_indptr: Tensor, kv_page_indices: Tensor,
                            max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: float | None = None,
                            logits_soft_cap: float = 0.0, causal: bool = False, window_size: Window = (-1, -1),
@@ -120,7 +130,8 @@ def mha_batch_prefill_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
                            sink_ptr: Tensor | None = None, sink_size: int = 0) -> Any:
     """Returns attention of ragged q [tokens, heads, dim] over pages: out, or (out, lse [heads, tokens]).
 
-    k, v               [pages, size, kv heads, dim], or [tokens, kv heads, dim] of pages of one token
+    k, v               [pages, size, kv heads, dim], or [tokens, kv heads, dim] of pages of one token, or, of which the pages in use are
+                       copied, k [pages, kv heads, dim / x, size, x] and v [pages, kv heads, size / x, dim, x], x = 16 bytes of elements
     kv_indptr          i32 [requests + 1], where each one's pages begin in kv_page_indices
     kv_last_page_lens  i32 [requests]; None: pages are full
     q_descale, k_descale, v_descale  f32 [1] or [kv heads], of FP8
@@ -134,10 +145,12 @@ def mha_batch_prefill_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
     _check.shape(op, "q", q, None, None, None)
     for name, value in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
         _check.integer(op, name, value, 0)
+    kv_indptr = kv_indptr.cpu()
+    if k.ndim == 5:
+        k, v, kv_page_indices = _of_x_pages(op, k, v, q.shape[2], kv_page_indices[:int(kv_indptr[-1])])
     k, v = (x.unsqueeze(1) if x.ndim == 3 else x for x in (k, v))
     _check.shape(op, "k", k, None, None, None, q.shape[2])
     size, causal = k.shape[1], flag(op, "causal", causal)
-    kv_indptr = kv_indptr.cpu()
     last = torch.full((len(kv_indptr) - 1,), size, dtype=torch.int32) if kv_last_page_lens is None else kv_last_page_lens.cpu()
     names = {"qo_indptr": "cu_seqlens_q", "kv_last_page_len": "kv_last_page_lens"}
     return attend(op, out, q, k, v, planned(op, names, q, k, v, cu_seqlens_q, kv_indptr, last, size), flag(op, "return_lse", return_lse),
