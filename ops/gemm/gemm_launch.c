@@ -12,9 +12,12 @@ static_assert(QNI_F16 == (int)QK_F16 && QNI_E5M2FNUZ - QNI_E4M3FN == QNI_FP8_E5M
 enum { MAX_THREADS = 512 }; // of any kernel here
 
 /** Returns how many tiles of `rows` rows the grid must offer. Each group may end with a part of a
- *  tile. */
+ *  tile, and a tile has a row at least: most tiles are there if as many groups as can be have one
+ *  row more than whole tiles have. */
 static int64_t count_row_tiles(const qni_gemm_problem *p, int64_t rows) {
-    return qni_pieces(p->m, rows) + (p->grouping == QN_GEMM_GROUPED_ENDS ? p->groups : 0);
+    if (p->grouping != QN_GEMM_GROUPED_ENDS)
+        return qni_pieces(p->m, rows);
+    return p->m <= p->groups ? p->m : p->groups + (p->m - p->groups) / rows;
 }
 
 int64_t qni_gemm_count_tiles(const qni_gemm_problem *p, int64_t rows, int64_t columns) {

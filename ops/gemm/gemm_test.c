@@ -3,6 +3,7 @@
 // depend neither on threads nor on neighbouring rows. gemm_check.c has the problems that every
 // device must pass, gemm_refusals_test.c the calls that are refused.
 #include "../../runtime/image/image.h"
+#include "gemm_launch.h"
 #include "gemm_test_case.h"
 
 #include <math.h>
@@ -390,6 +391,29 @@ static void bad_groups_stay_inside(void **) {
         }
 }
 
+// ---- grids
+
+/** Returns the most tiles of `rows` rows that groups have who share up to `left` rows. */
+static int64_t most_tiles(int64_t groups, int64_t left, int64_t rows) {
+    int64_t most = 0;
+    for (int64_t own = 0; groups > 0 && own <= left; own++) {
+        const int64_t tiles = (own + rows - 1) / rows + most_tiles(groups - 1, left - own, rows);
+        most = tiles > most ? tiles : most;
+    }
+    return most;
+}
+
+/** A grid has a place for every tile that groups by ends can have, and no more. */
+static void grids_have_as_many_tiles_as_groups_can(void **) {
+    for (int64_t groups = 1; groups <= 4; groups++)
+        for (int64_t m = 0; m <= 9; m++)
+            for (int64_t rows = 1; rows <= 4; rows++) {
+                const qni_gemm_problem p = {
+                    .m = m, .n = 1, .groups = groups, .grouping = QN_GEMM_GROUPED_ENDS};
+                assert_int_equal(qni_gemm_count_tiles(&p, rows, 1), most_tiles(groups, m, rows));
+            }
+}
+
 // ---- targets
 
 static bool is_built(const char *id, const qni_target *target) {
@@ -434,6 +458,7 @@ int main(void) {
         cmocka_unit_test(validation_finds_bad_groups_on_gpus),
         cmocka_unit_test(the_cpu_finds_bad_groups),
         cmocka_unit_test(bad_groups_stay_inside),
+        cmocka_unit_test(grids_have_as_many_tiles_as_groups_can),
         cmocka_unit_test(every_target_has_gemm),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_device);
