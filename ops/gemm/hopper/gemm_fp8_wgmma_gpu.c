@@ -5,7 +5,7 @@
 // Needs     sm_90a; e4m3fn, k contiguous in a and in b
 // Tile      QK_BM x QK_BN x 128; QK_TEAMS teams multiply, each QK_BM / QK_TEAMS rows
 // Launch    (QK_TEAMS + 1) * 128 threads, at most as many workgroups as multiprocessors; each walks
-//           tiles
+//           tiles. QK_BESIDE: a workgroup a tile
 // LDS       d's tile, then QK_STAGES of a's and b's tile (128-byte swizzle), their scales, and two
 //           barriers a stage
 // Registers a thread's sums, and those of the product under way
@@ -183,7 +183,8 @@ QD_INLINE void run_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t ba
     wait_for_stores(team); // LDS goes with the workgroup
 }
 
-QD_KERNEL_HEAD(THREADS, LDS_BYTES, "", qk_gemm_fp8_wgmma)(const qk_gemm_wgmma_args p) {
+QD_KERNEL_HEAD_BESIDE(QK_BESIDE, THREADS, LDS_BYTES, "", qk_gemm_fp8_wgmma)
+(const qk_gemm_wgmma_args p) {
     const uint32_t base = qd_lds_address(qd_launch_lds);
     const uint32_t team = qd_wave_uniform(qd_thread() / QD_TEAM);
     const uint64_t maps = QD_ARGUMENTS(qk_gemm_fp8_wgmma);

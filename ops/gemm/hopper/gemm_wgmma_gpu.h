@@ -14,6 +14,10 @@
 // QK_PAIRS: forms 0, 2 and 4 for SiLU-and-multiply alone (gemm_wgmma_pairs_gpu.h). Form 4 then
 // knows groups, and a workgroup multiplies two tiles side by side, whose pairs make 128 columns of
 // d.
+// QK_ROWS: a tile has fewer rows than QK_BM, which the tensor cores multiply: what follows in LDS
+// becomes rows that nobody stores.
+// QK_BESIDE: so many workgroups share a multiprocessor, and each has one tile, so that the next
+// tile goes to whichever multiprocessor is done first.
 // QK_A_ACROSS, QK_B_ACROSS: the operand's rows, not k, are contiguous (16-bit kinds alone). Its
 // tile comes in boxes of 64 of its rows by the stage's k.
 #ifndef QK_GEMM_WGMMA_GPU_H
@@ -45,6 +49,14 @@ enum {
 #define QK_B_ACROSS 0
 #endif
 
+#if !defined(QK_BESIDE)
+#define QK_BESIDE 1
+#endif
+#if !defined(QK_ROWS)
+#define QK_ROWS QK_BM
+#endif
+enum { HAS_ONE_TILE = QK_BESIDE > 1, ROWS = QK_ROWS };
+
 #if QK_BN == 32
 #define SUMS 16 // a thread's of a chunk
 #elif QK_BN == 64
@@ -61,7 +73,11 @@ enum {
 #if QK_TEAMS == 1
 #define THREADS 256
 #define LOADER_REGISTERS() QD_REGISTERS_LESS(40)
+#if QK_BESIDE == 2
+#define TEAM_REGISTERS() QD_REGISTERS_MORE(208)
+#else
 #define TEAM_REGISTERS()
+#endif
 #elif QK_TEAMS == 2
 #define THREADS 384
 #define LOADER_REGISTERS() QD_REGISTERS_LESS(40)
@@ -89,7 +105,7 @@ enum {
     BOX_BYTES = 64 * BOX * 2,
     REGIONS = PASS < BN ? 1 : CHUNKS, // passes of d that have a place of their own
     TEAM_D_BYTES = REGIONS * 64 * PASS * 2,
-    A_BYTES = BM * K_BYTES,
+    A_BYTES = ROWS * K_BYTES,
     B_BYTES = BN * K_BYTES,
     A_AT = TEAMS * TEAM_D_BYTES,
     B_AT = A_AT + STAGES * A_BYTES,
@@ -104,7 +120,8 @@ enum {
     TAKEN_AT = TOLD_AT + 8 * PLACES,
     LDS_BYTES = TAKEN_AT + 8 * PLACES,
 };
-static_assert(LDS_BYTES <= 232448, "the stages are more than a multiprocessor's LDS");
+static_assert(QK_BESIDE * (LDS_BYTES + 1024) <= 233472,
+              "the stages are more than a multiprocessor's LDS");
 
 // ---- rings: of stages, and of places of tiles
 
@@ -164,20 +181,30 @@ QD_INLINE uint32_t count_tiles_m(const qk_gemm_args *g) {
     for (uint32_t first = 0; first < g->groups; first += QD_WAVE) {
         const qk_gemm_tile own =
             qk_gemm_group_rows(g, g->grouping == QK_GROUPED_MASKED, first + qd_lane());
-        const uint32_t sum = qd_scan_sum(qd_div_up(own.zero_end - own.row, BM));
+        const uint32_t sum = qd_scan_sum(qd_div_up(own.zero_end - own.row, ROWS));
         count += qd_read_lane(sum, QD_WAVE - 1);
     }
     return count;
 }
 
-QD_INLINE bool find_rows(const qk_gemm_args *g, uint32_t index, qk_gemm_tile *tile) {
+QD_INLINE bool find_group_rows(const qk_gemm_args *g, uint32_t index, qk_gemm_tile *tile) {
     if (has_counted_groups(g))
-        return qk_gemm_tile_by_groups(g, g->grouping == QK_GROUPED_MASKED, index, BM, tile);
-    *tile = (qk_gemm_tile){0, index * BM, g->m, 0};
+        return qk_gemm_tile_by_groups(g, g->grouping == QK_GROUPED_MASKED, index, ROWS, tile);
+    *tile = (qk_gemm_tile){0, index * ROWS, g->m, 0};
     if (IS_DENSE || g->grouping == QK_DENSE)
         return true;
     tile->group = (uint32_t)g->layout[tile->row]; // of all of the tile's rows that are not padding
     return tile->group < g->groups;
+}
+
+/** Finds the rows of a tile; of one lower than what is multiplied, no more than it has. */
+QD_INLINE bool find_rows(const qk_gemm_args *g, uint32_t index, qk_gemm_tile *tile) {
+    const bool is_found = find_group_rows(g, index, tile);
+    if (ROWS < BM) {
+        tile->end = qd_min(tile->end, tile->row + ROWS);
+        tile->zero_end = qd_min(tile->zero_end, tile->row + ROWS);
+    }
+    return is_found;
 }
 
 /** Finds the place of the tile with number `index`. Returns false if it is nobody's. Bands of tiles
@@ -185,6 +212,10 @@ QD_INLINE bool find_rows(const qk_gemm_args *g, uint32_t index, qk_gemm_tile *ti
  *  lanes take part. */
 QD_INLINE bool find_place(const qk_gemm_wgmma_args *p, uint32_t tiles_m, uint32_t index,
                           place *at) {
+    if (HAS_ONE_TILE) {
+        at->n = index % p->g.tiles_n * BN;
+        return find_rows(&p->g, index / p->g.tiles_n, &at->tile);
+    }
     const uint32_t in_whole = p->band * p->g.tiles_n, band = index / in_whole;
     const uint32_t in_band = index - band * in_whole;
     const uint32_t height = qd_min(p->band, tiles_m - band * p->band);
@@ -203,7 +234,7 @@ QD_INLINE bool is_whole(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_
     const uint32_t last = qd_min(row + 64, g->m) - 1;
     if (g->grouping != QK_GROUPED_INDEX)
         return last < tile->end;
-    return row < g->m && (uint32_t)g->layout[row] == tile->group &&
+    return row < g->m && last < tile->end && (uint32_t)g->layout[row] == tile->group &&
            (uint32_t)g->layout[last] == tile->group;
 }
 
@@ -242,7 +273,8 @@ QD_INLINE uint32_t count_tiles(const qk_gemm_args *g) {
  *  together, and so keeps in uniform registers what descriptors are made of; a loop that ends where
  *  a place says so would cost some 20 moves a K-block. */
 #define FOR_TILES(i, tiles)                                                                        \
-    for (uint32_t i = qd_block(), end_ = tiles; i < end_; i += __gpu_num_blocks(0))
+    for (uint32_t i = qd_block(), end_ = HAS_ONE_TILE ? i + 1 : tiles; i < end_;                   \
+         i += __gpu_num_blocks(0))
 
 constexpr uint32_t NO_PLACE = ~0u; // as n: the tile is nobody's
 
@@ -342,13 +374,31 @@ QD_INLINE void load_operand(bool is_across, uint32_t to, uint64_t map, uint32_t 
         load_box(to + i * K_BYTES, map, full, row + i, k, slab);
 }
 
-/** Returns how many bytes a stage's copies bring. Taller tiles have boxes of their own rows: ptxas
- *  spills sums of theirs if it does not know how many. */
-QD_INLINE uint32_t stage_bytes(const qk_gemm_wgmma_args *p, bool has_scales) {
-    if (BM == 64)
-        return p->box_rows * K_BYTES + B_BYTES +
-               (has_scales ? p->box_rows * (SCALE_A_BYTES / BM) + SCALE_B_BYTES : 0);
-    return A_BYTES + B_BYTES + (has_scales ? SCALE_A_BYTES + SCALE_B_BYTES : 0);
+/** Returns the rows of a that a tile's boxes bring. Taller tiles have boxes of their own rows:
+ *  ptxas spills sums of theirs if it does not know how many. */
+QD_INLINE uint32_t rows_to_load(const qk_gemm_wgmma_args *p, const qk_gemm_tile *tile) {
+    if (BM != 64)
+        return BM;
+    const uint32_t rows = tile->end > tile->row ? qd_min(tile->end - tile->row, ROWS) : 0;
+    return qd_div_up(rows, p->box_rows) * p->box_rows;
+}
+
+/** Returns how many bytes a stage's copies bring. */
+QD_INLINE uint32_t stage_bytes(const qk_gemm_wgmma_args *p, uint32_t rows, bool has_scales) {
+    const uint32_t scale_rows = BM == 64 ? qd_min(ROWS, qd_div_up(p->g.m, 8) * 8) : BM;
+    return rows * K_BYTES + B_BYTES +
+           (has_scales ? scale_rows * (SCALE_A_BYTES / BM) + SCALE_B_BYTES : 0);
+}
+
+/** Copies a K-block, from k on, of a's `count` rows from `row` on. */
+QD_INLINE void load_a(const qk_gemm_wgmma_args *p, uint32_t to, uint64_t map, uint32_t full,
+                      uint32_t k, uint32_t row, uint32_t count, uint32_t slab) {
+    if (BM != 64 || QK_A_ACROSS) {
+        load_operand(QK_A_ACROSS, to, map, full, k, row, BM, slab);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i += p->box_rows)
+        load_box(to + i * K_BYTES, map, full, k, row + i, slab);
 }
 
 /** Fills stages with a tile's operands, k after k; one thread. */
@@ -359,18 +409,19 @@ QD_INLINE void load_tile(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t ba
     const bool has_scales = SCALE_A_BYTES > 0 && p->has_scales;
     const uint32_t slab = slab_of(&p->g, at), row = slab * p->slab_a + at->tile.row;
     const uint32_t column = at->tile.group * p->slab_b + at->n;
+    const uint32_t rows = rows_to_load(p, &at->tile);
     QD_NO_UNROLL for (uint32_t kb = 0; kb < p->blocks; kb++) {
         const uint32_t full = full_of(base, r), stage = r->at;
         qd_mbarrier_wait(empty_of(base, stage), r->parity);
-        qd_mbarrier_expect(full, stage_bytes(p, has_scales));
+        qd_mbarrier_expect(full, stage_bytes(p, rows, has_scales));
         if (has_scales) {
             qd_tensor_load2(base + SCALE_A_AT + stage * SCALE_A_BYTES,
                             maps + offsetof(qk_gemm_wgmma_args, scale_a), full, at->tile.row,
                             slab * p->slab_scales + kb);
             load_scales_b(p, base + SCALE_B_AT + stage * SCALE_B_BYTES, scale_b, is_last, kb, full);
         }
-        load_operand(QK_A_ACROSS, base + A_AT + stage * A_BYTES,
-                     maps + offsetof(qk_gemm_wgmma_args, a), full, kb * block_k, row, BM, slab);
+        load_a(p, base + A_AT + stage * A_BYTES, maps + offsetof(qk_gemm_wgmma_args, a), full,
+               kb * block_k, row, rows, slab);
         load_operand(QK_B_ACROSS, base + B_AT + stage * B_BYTES,
                      maps + offsetof(qk_gemm_wgmma_args, b), full, kb * block_k, column, BN,
                      at->tile.group);
@@ -383,7 +434,7 @@ QD_INLINE void load_tiles(const qk_gemm_wgmma_args *p, uint64_t maps, uint32_t b
                           uint32_t block_k) {
     if (!IS_DENSE)
         qd_begin(); // before the layout is read
-    const uint32_t tiles_m = count_tiles_m(&p->g);
+    const uint32_t tiles_m = HAS_ONE_TILE ? 0 : count_tiles_m(&p->g);
     qd_ring stages = {0, 1}, places = {0, 1};
     FOR_TILES(i, tiles_m * p->g.tiles_n) {
         place at;

@@ -89,6 +89,15 @@ static void tiles_are_those_that_were_fastest(void **) {
     }
 }
 
+/** Groups that have a row or none take tiles with a workgroup each, and others do not. */
+static void groups_of_few_rows_have_a_tile(void **) {
+    qni_gemm_problem p = dense(QNI_E4M3FN, 128, 4096, 7168);
+    p.grouping = QN_GEMM_GROUPED_ENDS, p.groups = 256, p.b_group = p.n * p.k, p.m_alignment = 1;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_16x128");
+    p.m = 2048;
+    assert_string_equal(cheapest(&p), "gemm.fp8_wgmma_64x128");
+}
+
 /** Products with an epilogue take the tiles, too. */
 static void epilogues_are_taken(void **) {
     qni_gemm_problem p = dense(QNI_BF16, 4608, 12288, 3072);
@@ -300,6 +309,7 @@ static void others_are_refused_by_name(void **) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_are_those_that_were_fastest),
+        cmocka_unit_test(groups_of_few_rows_have_a_tile),
         cmocka_unit_test(epilogues_are_taken),
         cmocka_unit_test(codes_are_taken),
         cmocka_unit_test(pairs_are_taken),
