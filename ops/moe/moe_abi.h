@@ -8,6 +8,9 @@
 /** LDS of a routing workgroup: a word for each expert of each of its tokens. */
 enum { QK_MOE_ROUTE_WORDS = 8192, QK_MOE_ROUTE_TOKENS = 16, QK_MOE_MAX_EXPERTS = 2048 };
 
+/** Pairs that one workgroup sorts. */
+enum { QK_MOE_FEW_PAIRS = 1024 };
+
 typedef struct qk_moe_route_args {
     const void *logits, *bias; // bias null: none
     float *weights;

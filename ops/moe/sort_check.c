@@ -14,10 +14,12 @@ typedef struct shape {
     int64_t gap;    // between rows of ids
     int64_t spare;  // rows more than needed
 } shape;
+// 128 x 8 and 205 x 5 pairs: as many as one workgroup sorts, and one more.
 static const shape shapes[] = {
     {1, 1, 1, 1, 0, 0, 0},        {5, 2, 4, 16, 0, 0, 0},      {64, 8, 32, 128, 0, 0, 7},
     {33, 4, 60, 1, 0, 2, 0},      {100, 6, 257, 4, 0, 0, 300}, {17, 8, 20, 128, 160, 1, 0},
     {300, 2, 7, 33, 64, 0, 1000}, {2, 3, 2048, 64, 0, 0, 0},   {0, 4, 8, 128, 0, 0, 256},
+    {128, 8, 100, 3, 0, 0, 9},    {205, 5, 300, 32, 0, 1, 0},
 };
 enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
 
