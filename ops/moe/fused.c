@@ -170,8 +170,18 @@ static qn_status check_weights(const qn_fused_moe_args *a, layer *l) {
     return qni_check_shape(op, "w2", a->w2, 3, (const int64_t[]){l->experts, l->hidden, l->inner});
 }
 
+/** Returns whether the first product acts on its results: SiLU-and-multiply of pairs side by side.
+ *  A scale of pairs is of 256 columns, which no tile of a GPU's kernels for packed weights has: the
+ *  kernel for any shape that has them is slower than product and activation apart. */
+static bool has_epilogue(const qn_fused_moe_args *a, const qn_device *device) {
+    const bool is_too_wide =
+        a->w_is_packed && qni_is_fp8(qni_dtype_of(a->w2)) && qni_has(device, QNI_F(GPU));
+    return a->is_interleaved && a->function == QN_MOE_SILU &&
+           !(a->limit > 0 && a->limit < HUGE_VALF) && !is_too_wide;
+}
+
 /** Finds the layer's sizes, and what its workspace holds. */
-static qn_status make_layer(const qn_fused_moe_args *a, layer *l) {
+static qn_status make_layer(const qn_fused_moe_args *a, const qn_device *device, layer *l) {
     constexpr uint32_t of_x = 1u << QNI_F16 | 1u << QNI_BF16 | qni_of_fp8;
     *l = (layer){.args = a, .bytes = slot_alignment}; // the first slot begins at a multiple
     QN_TRY(check_numbers(a));
@@ -186,8 +196,7 @@ static qn_status make_layer(const qn_fused_moe_args *a, layer *l) {
         return QN_FAIL(QN_E_INVALID, "%s: ids have 0 columns; accepted: 1 or more", op);
     l->pairs = l->tokens * l->top_k;
     l->between = qni_is_fp8(l->x) ? QNI_BF16 : l->x;
-    l->has_epilogue =
-        a->is_interleaved && a->function == QN_MOE_SILU && !(a->limit > 0 && a->limit < HUGE_VALF);
+    l->has_epilogue = has_epilogue(a, device);
     if (l->pairs >= INT32_MAX || l->hidden >= INT32_MAX || l->inner >= INT32_MAX / 2)
         return QN_FAIL(QN_E_UNSUPPORTED,
                        "%s: ids and x are of %ld pairs and %ld columns; accepted: fewer than 2^31",
@@ -372,8 +381,10 @@ qn_status qn_fused_moe(qn_stream *stream, const qn_fused_moe_args *args) {
     const qni_call call = {op, stream};
     qni_tensor t[NUM_TENSORS] = {};
     layer l;
+    if (!stream)
+        return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
     QN_TRY(QNI_CHECK_STRUCT(op, "args", qn_fused_moe_args, args));
-    QN_TRY(make_layer(args, &l));
+    QN_TRY(make_layer(args, stream->device, &l));
     QN_TRY(read_tensors(&call, &l, t));
     if (l.tokens == 0 || l.hidden == 0)
         return QN_OK;
