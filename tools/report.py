@@ -133,6 +133,20 @@ def modelled_table(report):
             table(["M × N × K", "quern", "TFLOP/s", "AITER", "Triton", "quern / AITER", "quern / Triton"], rows))
 
 
+def experts_table(report):
+    """Returns the table of what bench/sim_moe.py wrote, likewise."""
+    def time_of(side):
+        return f"{side['ns'] / 1e3:.0f} ({side['unlimited_ns'] / 1e3:.0f})" if side else "-"
+
+    def ratio_of(r, side):
+        return f"{r['quern']['ns'] / r[side]['ns']:.2f}" if r.get(side) else "-"
+    rows = [[str(r["tokens"]), str(r["experts_met"]), *(time_of(r.get(s)) for s in ("quern", "aiter", "triton")),
+             *(ratio_of(r, s) for s in ("aiter", "triton"))] for r in report["rows"]]
+    return (f"Modelled MI300X, `sim:gfx942`. Microseconds with the board's limit of power, in brackets without it:\n\n"
+            f"    {report['command']}\n\n" +
+            table(["tokens", "experts met", "quern", "AITER", "Triton", "quern / AITER", "quern / Triton"], rows))
+
+
 # ---- the simulator's own speed
 
 INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
@@ -170,6 +184,8 @@ def emulator_table(report):
 def any_table(report):
     if report.get("benchmark") == "sim_peers":
         return modelled_table(report)
+    if report.get("benchmark") == "sim_moe":
+        return experts_table(report)
     if "results" in report:
         return bench_table(report)
     if "rows" in report:
