@@ -33,6 +33,12 @@ QD_INLINE qd_u32x4 qd_buffer_stream4(__amdgpu_buffer_rsrc_t from, uint32_t offse
     constexpr int nontemporal = 2;
     return __builtin_amdgcn_raw_buffer_load_b128(from, (int)offset, (int)soffset, nontemporal);
 }
+/** The same of 8 bytes. */
+QD_INLINE qd_u32x2 qd_buffer_stream2(__amdgpu_buffer_rsrc_t from, uint32_t offset,
+                                     uint32_t soffset) {
+    constexpr int nontemporal = 2;
+    return __builtin_amdgcn_raw_buffer_load_b64(from, (int)offset, (int)soffset, nontemporal);
+}
 
 #if defined(__GFX9__)
 /** Copies four bytes a lane to LDS: lane i's bytes go to `to` + 4 i; `to` is uniform. The copy is

@@ -89,6 +89,23 @@ def test_meetings_wait_for_the_copies_and_nothing_younger(image):
         assert turns[n - 1].operands == f"vmcnt({younger}) lgkmcnt(0)"
 
 
+# image, tiles of 16 x 16 a wave, K-blocks between two meetings
+ROWS = [("gemm_rows_16x32", 1, 4), ("gemm_rows_32x64", 2, 2)]
+
+
+@pytest.mark.parametrize("image, tiles, group", ROWS)
+def test_rows_keep_loads_under_way(image, tiles, group):
+    """Tests that a turn multiplies its eight K-blocks, and that no wait leaves less than four K-blocks' loads under way."""
+    kernel = the_kernel(image)
+    body = the_loop(kernel)
+    mix = kernel_loop.mix_of(body)
+    assert sum(i.name == "v_mfma_f32_16x16x32_fp8_fp8" for i in body) == mix["matrix"] == 8 * 4 * tiles
+    assert mix["barrier"] == 8 // group
+    assert mix["agpr move"] == mix["scratch"] == kernel.usage["vgpr_spill_count"] == 0
+    assert mix["memory"] == 8 * 5 + 2  # a and b of a K-block; scales of a turn
+    assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 4 * 5
+
+
 # image, tiles of 16 x 16 a wave, K-blocks of 64 that a turn runs, copies of a wave for each
 HALVES = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
           for tile, form in (("128x128", (4 * 4, 1, 32)), ("128x128_alone", (4 * 4, 2, 32)), ("64x64", (2 * 2, 2, 16)))]

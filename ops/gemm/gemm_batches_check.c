@@ -14,11 +14,12 @@ typedef struct form {
     qni_gemm_scales scales_a, scales_b;
 } form;
 
-// K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round.
+// K is nine whole K-blocks and a broken one, as the waves of gemm.fp8_decode take eight in a round
+// and gemm.fp8_rows_... in a turn. Of TURN_K the broken one is a turn's first.
 // With 1172 the first group of QNI_ROWS_MIXED has 127 rows.
 // WIDE_K has rows of whole 16 bytes, which Hopper's copy engine takes. FEW_K, which it takes as
 // well, is for what follows the sums; WIDE_N has rows of whole 16 bytes, which it stores.
-enum { N = 130, K = 1172, WIDE_K = 1168, FEW_K = 144, WIDE_N = 136 };
+enum { N = 130, K = 1172, TURN_K = 1100, WIDE_K = 1168, FEW_K = 144, WIDE_N = 136 };
 #define EPILOGUE(ACTIVATION) .has_epilogue = true, .activation = QN_GEMM_##ACTIVATION, .k = FEW_K
 
 static qn_status reset_case(void *context, [[maybe_unused]] qn_stream *stream) {
@@ -125,6 +126,7 @@ qn_status qni_gemm_try_batches(qni_trial_run *run) {
         {QNI_BF16, .n = 2 * WIDE_N, .k = WIDE_K, .activation = QN_GEMM_SILU_AND_MUL},
         {QNI_E4M3FN, .n = 2 * WIDE_N, .k = WIDE_K, .activation = QN_GEMM_SILU_AND_MUL},
         {QNI_E4M3FNUZ, .is_packed = true},
+        {QNI_E4M3FNUZ, .is_packed = true, .k = TURN_K},
         {QNI_E4M3FN, .is_packed = false},
         {QNI_E4M3FN, .a_transposed = true, .b_transposed = true},
         {QNI_BF16, .b_transposed = true},

@@ -167,9 +167,49 @@ int64_t qni_gemm_likely_rows(const qni_gemm_problem *p) {
     return qni_pieces(p->m, p->groups);
 }
 
-/** The kernel reads the weights once for each 32 rows, and that takes all of its time. */
-double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *, const void *problem) {
-    return (double)qni_pieces(qni_gemm_likely_rows(problem), variant->config.rows);
+static const double a_tile = 2.25; // of 128 rows; modelled
+
+/** What a workgroup of a kernel takes on an MI300X, modelled (docs/performance.md). */
+typedef struct pace {
+    uint32_t rows, columns;
+    uint32_t turn;   // K-blocks that run together, whether there are as many or not
+    double block_ns; // for a K-block
+    double among;    // the part of that which another workgroup on its unit adds
+    double start_ns; // of each further workgroup
+} pace;
+
+static const pace paces[] = {{16, 32, 8, 122, 1, 200},
+                             {32, 64, 8, 250, 1, 2000},
+                             {32, 32, 1, 190, 1, 3900},
+                             {128, 128, 1, 820, 0.62, 0}};
+
+/** Returns the modelled time of a dense product: that of reading the weights, or of the workgroups
+ *  of a unit, if that is more. */
+static double dense_ns(const qni_gemm_problem *p, const qn_device *device, const pace *x) {
+    constexpr double launch_ns = 3300, bytes_per_ns = 4200, hidden = 0.1;
+    const double tiles = (double)(qni_pieces(p->m, x->rows) * qni_pieces(p->n, x->columns));
+    const double rounds = tiles / (double)device->info.num_compute_units;
+    const double blocks = (double)qni_round_up(qni_pieces(p->k, 128), x->turn);
+    const double work = blocks * x->block_ns * (rounds * x->among > 1 ? rounds * x->among : 1) +
+                        (rounds > 1 ? (rounds - 1) * x->start_ns : 0);
+    const double memory = (double)p->n * (double)p->k / bytes_per_ns;
+    return launch_ns + (work > memory ? work + hidden * memory : memory + hidden * work);
+}
+
+/** Kernels that stream the weights: of groups, which are many workgroups, they read them once for
+ *  each 32 rows, and that takes all of their time. Of a dense product the time is modelled beside
+ *  that of the tile of 128 rows, whose cost qni_gemm_fp8_cost gives. */
+double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *device,
+                            const void *problem) {
+    const qni_gemm_problem *p = problem;
+    constexpr size_t count = sizeof paces / sizeof *paces;
+    const pace *tile = &paces[count - 1], *own = paces;
+    while (own->rows != variant->config.rows || own->columns != variant->config.columns)
+        own++;
+    if (p->grouping != QN_GEMM_DENSE) // the wider tile turns a better
+        return (own->columns == 64 ? 0.9 : 1.0) * (double)qni_pieces(qni_gemm_likely_rows(p), 32);
+    return a_tile * (double)qni_pieces(p->m, tile->rows) * dense_ns(p, device, own) /
+           dense_ns(p, device, tile);
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
@@ -180,7 +220,7 @@ double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, co
     const qni_gemm_problem *p = problem;
     const int64_t likely = qni_gemm_likely_rows(p);
     const double rows = variant->config.rows, columns = variant->config.columns;
-    constexpr double a_tile = 2.25, by_bytes = 0.4, idle = 0.1; // modelled: no card has timed them
+    constexpr double by_bytes = 0.4, idle = 0.1; // modelled: no card has timed them
     const double tiles = a_tile * (double)qni_pieces(likely, variant->config.rows) * rows / 128;
     const bool is_full =
         likely > 128 && qni_gemm_count_tiles(p, variant->config.rows, variant->config.columns) >=
