@@ -10,7 +10,7 @@ build/engines/bin/python tests/clients/aiter_tests.py CHECKOUT test_rmsnorm2d.py
   --chip gfx950  for which GPU AITER's dtypes are: gfx942 has e4m3fnuz, gfx950 e4m3fn; else gfx942
 
 Most of AITER's tests are scripts that compare a grid of sizes for a GPU. CASES has arguments for each: sizes for a CPU. A case is one run of the
-script in this process. AITER's checkAllclose says only in its log that too many elements differ; here that fails the case. Each function
+script in this process, or of one of its functions, where the whole script also needs what the stand-in has not. AITER's checkAllclose says only in its log that too many elements differ; here that fails the case. Each function
 under test is called once and not timed. What tests compare with is theirs, or a function of AITER's in PyTorch, which REFERENCES names and
 which is read from the checkout. A name that AITER has and the stand-in has not refuses when it is called. upstream/aiter.txt lists what
 cannot pass, and why; upstream/cases.py says what is counted.
@@ -22,6 +22,7 @@ import ast
 import builtins
 import contextlib
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -40,24 +41,35 @@ sys.path.insert(0, str(HERE))
 import quern.compat  # noqa: E402
 from upstream import cases, cpu  # noqa: E402
 
-# Scripts: the arguments of each case.
+_KINDS = torch.bfloat16, torch.float16
+# Scripts: the arguments of each case, or a function and its arguments.
 CASES = {
-    "test_rmsnorm2d.py": ["-m 4 -n 4096"],
+    "test_rmsnorm2d.py": ["-m 4 -n 4096", *(("test_rmsnorm2d", {"dtype": d, "m": m, "n": 4096}) for d in _KINDS for m in (1, 17))],
     "test_rmsnorm2dFusedAddQuant.py": [f"--mode {mode} -m 17 -n 1024 -d {d}" for mode in range(1, 9) for d in ("bf16", "fp16")],
     "test_layernorm2d.py": ["-d bf16 -m 4 -n 4096", "-d bf16 -m 17 -n 1024"],
-    "test_activation.py": ["-d bf16 -m 32 -n 1024", "-d fp16 -m 1 -n 4096"],
+    "test_activation.py": ["-d bf16 -m 32 -n 1024", "-d fp16 -m 1 -n 4096",
+                           *(("test_silu_and_mul", {"m": 17, "n": 1024, "dtype": d, "limit": limit}) for d in _KINDS for limit in (0.0, 7.0)),
+                           *(("test_scaled_silu_and_mul", {"m": 17, "n": 1024, "dtype": d}) for d in _KINDS)],
     "test_quant.py": [f"-q {q} -d {d} -m 17 -n 1024" for q in ("fp8_tensor", "fp8_token", "fp8_1x128", "i8_token") for d in ("bf16", "fp16")],
     "test_gemm_a8w8_blockscale.py": ["-d bf16 -m 33 -nk 1536,640 --ck_preshuffle False"],
     "test_gemm_a16w16.py": ["-d bf16 -mnk 17,512,256"],
     "test_moe_topk_gating.py": [f"--num-experts {e} --num-tokens 17 --topk 6 -d {d} --score-func {f}" for e in (64, 256)
                                 for d in ("bf16", "fp32") for f in ("softmax", "sigmoid")],
-    "test_moeTopkSoftmax.py": ["-d bf16 -e 64 -t 17 -k 6"],
+    "test_moeTopkSoftmax.py": [
+        "-d bf16 -e 64 -t 17 -k 6", ("test_topk_softmax", {"dtype": torch.bfloat16, "token": 17, "E": 64, "topk": 6}),
+        *((f, {"token": 17, "expert": 256, "group": 8, "topk": 8, "topk_group": 4, "need_renorm": True, "dtype": d, "scale_factor": 2.5})
+          for f in ("test_biased_grouped_topk", "test_grouped_topk") for d in _KINDS),
+        ("test_topk_softmax_shared_experts",
+         {"dtype": torch.bfloat16, "token": 17, "num_routing_experts": 64, "num_shared_experts": 2, "topk": 6})],
     "test_moe_sorting.py": ["-m 17 -e 32 -t 5"],
     "test_moe_blockscale.py": ["-d bf16 -m 17 -dim 512 -idim 256 -e 8 -k 2"],
     "test_moe_2stage.py": ["-d bf16 -dim 512,256 -t 17 -e 8 -k 2 -q 0"],
-    "test_sample.py": ["-d bf16 -n 1024 -m 17"],
+    "test_sample.py": ["-d bf16 -n 1024 -m 17", ("test_greedy_sample", {"M": 17, "N": 1024}), ("test_random_sample", {"M": 17, "N": 1024}),
+                       ("test_mixed_sample", {"M": 17, "N": 1024})],
     "test_kvcache.py": ["-t bf16tobf16 -b 3 -c 64", "-t bf16tobf16_slot_i32 -b 3 -c 64"],
-    "test_concat_cache_mla.py": ["-k 512 -qr 64 -blk 64 -d bf16 -kvd auto -t 128"],
+    "test_concat_cache_mla.py": ["-k 512 -qr 64 -blk 64 -d bf16 -kvd auto -t 128", *(
+        ("test_concat_and_cache_mla", {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_tokens": 42, "block_size": 16, "num_blocks": 8,
+                                       "dtype": d, "device": "cuda", "kv_cache_dtype": kind}) for d in _KINDS for kind in ("auto", "fp8"))],
     "test_mla.py": ["-d bf16 -kvd bf16 -c 21 -b 1 -n 16,1 -splits 1"],
     "test_rope.py": ["-d bf16 -t false -b 2 -s 33 -hs 4 -hd 64"],
 }
@@ -74,6 +86,13 @@ REFERENCES = {
     "aiter.ops.topk": ("aiter/ops/topk.py", ("biased_grouped_topk_torch", "grouped_topk_torch")),
 }
 _ALSO = {"biased_grouped_topk_torch": "aiter.ops.topk", "grouped_topk_torch": "aiter.ops.topk"}  # names that aiter has of its modules
+# Functions of AITER's Triton kernels that tests compare with, or ask for a kernel beside quern's: PyTorch's.
+STEADS = {
+    "aiter.ops.triton.topk": {"topk": torch.topk},
+    "aiter.ops.triton.softmax": {"softmax": lambda x: torch.softmax(x, -1)},
+    "aiter.ops.flydsl.utils": {"is_flydsl_available": lambda: False},
+    "aiter": {"get_triton_quant": lambda kind: sys.modules["aiter"].get_torch_quant(kind)},
+}
 
 
 # ---- what AITER has and the stand-in has not
@@ -97,9 +116,9 @@ class _Absent(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds AITER's modules that the stand-in has not: two for tests in the checkout, all others without content."""
+    """Finds AITER's modules that the stand-in has not: those for tests alone in the checkout, all others without content."""
 
-    OF_CHECKOUT = ("aiter.test_common", "aiter.test_mha_common")
+    OF_CHECKOUT = ("aiter.test_common", "aiter.test_mha_common", "aiter.bert_padding")
 
     def __init__(self, checkout):
         self.checkout = checkout
@@ -142,6 +161,8 @@ def _complete(checkout):
                 setattr(sys.modules[module], name, found[module][name])
     for name, module in _ALSO.items():
         setattr(aiter, name, found[module][name])
+    for module, names in STEADS.items():
+        vars(importlib.import_module(module)).update(names)
     aiter.get_gfx = lambda: os.environ["GPU_ARCHS"]
     for name, module in list(sys.modules.items()):
         if name == "aiter" or name.startswith("aiter."):
@@ -195,11 +216,21 @@ def _strict():
 class Script(pytest.File):
     def collect(self):
         for arguments in CASES[self.path.name]:
-            yield Run.from_parent(self, name=f"[{arguments}]", arguments=arguments)
+            name = arguments if isinstance(arguments, str) else f"{arguments[0]} {' '.join(f'{k}={x}' for k, x in arguments[1].items())}"
+            yield Run.from_parent(self, name=f"[{name}]", arguments=arguments)
+
+
+def _definitions(path):
+    """Returns what a script defines before it reads its command line."""
+    body = ast.parse(path.read_text()).body
+    end = next((n for n, node in enumerate(body) if "ArgumentParser" in ast.dump(node)), len(body))
+    scope = {"__name__": path.stem, "__file__": str(path)}
+    exec(compile(ast.Module(body[:end], []), str(path), "exec", dont_inherit=True), scope)
+    return scope
 
 
 class Run(pytest.Item):
-    """One run of a script with some arguments."""
+    """One run of a script with some arguments, or of a function in it."""
 
     def __init__(self, *, arguments, **options):
         super().__init__(**options)
@@ -207,10 +238,13 @@ class Run(pytest.Item):
 
     def runtest(self):
         torch.manual_seed(0)
-        before = sys.argv
-        sys.argv = [str(self.path), *shlex.split(self.arguments)]
+        before, is_script = sys.argv, isinstance(self.arguments, str)
+        sys.argv = [str(self.path), *(shlex.split(self.arguments) if is_script else ())]
         try:
-            runpy.run_path(str(self.path), run_name="__main__")
+            if is_script:
+                runpy.run_path(str(self.path), run_name="__main__")
+            else:
+                _definitions(self.path)[self.arguments[0]](**self.arguments[1])
         except SystemExit as end:
             assert not end.code, f"the script ended with {end.code}"
         finally:

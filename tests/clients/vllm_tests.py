@@ -103,6 +103,13 @@ class Fixtures:
         torch.set_default_device(None)
 
 
+def _unused(name):
+    """Stands for a name of a module that is not there."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return type(name, (), {})
+
+
 def prepare(checkout):
     """Makes vLLM think that it runs on an MI300X, and quern compute for it."""
     quern.compat.install("aiter")
@@ -115,8 +122,9 @@ def prepare(checkout):
         sys.exit("vLLM has not loaded quern's plug-in; needed: quern's entry points beside its package, as pip or "
                  "tests/clients/upstream/record.py writes them")
     sys.path.append(str(checkout))  # for its package tests; vllm is the installed one
-    for name in ("anthropic", "httpx", "requests", "uvicorn"):  # servers' clients, which its tests.utils imports and tests of ops do not use
-        sys.modules.setdefault(name, types.ModuleType(name))
+    for name in {"anthropic", "httpx", "requests", "uvicorn", "watchfiles"} - set(sys.modules):  # of servers, which its tests.utils imports
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__getattr__ = _unused
 
 
 def main():

@@ -100,8 +100,8 @@ def _mla_lines():
         **of("BatchMLAPagedAttentionWrapper.run", q_pe=Acts(more), ckv_cache=Acts(more), kpe_cache=Acts(more),
              out=Written(QO[-1], HEADS, CKV), kv_len=Refused(torch.tensor(LENGTHS)), page_table=Refused(table),
              return_lse_base_on_e=Acts(True, return_lse=True), query=Acts(randn(QO[-1], HEADS, CKV + KPE)),
-             kv_cache=Acts(randn(6, PAGE, CKV + KPE)), ckv_scale=Acts(2.0, **of_fp8, ckv_scale=1.0, kpe_scale=1.0),
-             kpe_scale=Acts(2.0, **of_fp8, ckv_scale=1.0, kpe_scale=1.0), ckv_scale_arr=Refused(torch.ones(9)),
+             kv_cache=Acts(randn(6, PAGE, CKV + KPE)), ckv_scale=Acts(None, **of_fp8, ckv_scale=1.0, kpe_scale=1.0),
+             kpe_scale=Acts(None, **of_fp8, ckv_scale=1.0, kpe_scale=1.0), ckv_scale_arr=Refused(torch.ones(9)),
              sinks=Refused(torch.ones(HEADS)), bmm1_scale=Refused(1.0), bmm2_scale=Refused(1.0)),
     }
 

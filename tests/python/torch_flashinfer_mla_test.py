@@ -51,6 +51,25 @@ class Batch:
         return [torch.cat(part) for part in zip(*parts, strict=True)]
 
 
+def test_offsets_behind_the_last_request():
+    batch, q = Batch([1, 1, 1, 1], 16), randn(4, 4, 576)
+    results = []
+    for surplus in ((), (7, 1 << 30)):
+        batch.indptr = torch.cat((batch.indptr, torch.tensor(surplus, dtype=torch.int32)))
+        wrapper = flashinfer.BatchMLAPagedAttentionWrapper(workspace(1 << 24))
+        batch.plan(wrapper, 4, False)
+        results.append(wrapper.run(query=q, kv_cache=batch.cache))
+    assert torch.equal(*results)
+
+
+def test_two_scales_are_refused():
+    batch = Batch([1, 1, 1, 1], 16, dtype=torch.float8_e4m3fn)
+    wrapper = flashinfer.BatchMLAPagedAttentionWrapper(workspace(1 << 24))
+    batch.plan(wrapper, 4, False)
+    with pytest.raises(NotImplementedError, match="kpe_scale is 0.5, ckv_scale 2.0; accepted: one number for both"):
+        wrapper.run(query=randn(4, 4, 576), kv_cache=batch.cache, ckv_scale=2.0, kpe_scale=0.5)
+
+
 @pytest.mark.parametrize("queries", [[1, 1, 1, 1], [3, 2, 0, 16]])
 @pytest.mark.parametrize("page", [1, 16])
 @pytest.mark.parametrize("causal", [False, True])

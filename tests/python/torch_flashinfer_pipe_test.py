@@ -96,3 +96,9 @@ def test_refused():
     seen = []
     LogitsPipe([Softmax()], custom_validity_checks=[seen.append]).compile(custom_validity_checks=[seen.append])
     assert len(seen) == 2 and repr(LogitsPipe([Softmax(), Sample()])) == "LogitsPipe([Softmax -> Sample])"
+
+
+def test_joint_filters_of_logits_are_one_call():
+    """Softmax apart rounds to f32, and then some rows in a hundred thousand get another token."""
+    for joint, calls in ((True, 1), (False, 2)):
+        assert len(LogitsPipe([Softmax(), TopK(joint_topk_topp=joint), TopP(), Sample()])._calls) == calls

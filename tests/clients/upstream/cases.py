@@ -113,11 +113,11 @@ class Plugin:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item):
         signal.signal(signal.SIGALRM, self._give_up)
-        signal.alarm(self.seconds)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds, 5)  # again, as what is raised within a finaliser or a callback is lost
         try:
             yield
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _give_up(self, *_):
         raise _TooSlow
@@ -155,6 +155,8 @@ class Plugin:
         if report.outcome == "failed":
             kind = self._listed(collector.nodeid, report, collector.path)
             self.counts[collector.nodeid][kind or "not loaded"] += 1
+        elif report.outcome == "skipped":
+            self.counts[collector.nodeid]["files that skip themselves"] += 1
 
     def _kind(self, excinfo):
         text = str(excinfo.value)

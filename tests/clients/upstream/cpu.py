@@ -6,7 +6,7 @@ import types
 
 import torch
 
-_SETS = [torch.set_default_device]
+_SETS, _GENERATOR = [torch.set_default_device], torch.Generator
 
 
 class _OnCpu(torch.overrides.TorchFunctionMode):
@@ -32,9 +32,16 @@ def moved(x):
     return x
 
 
-class _Generator(torch.Generator):
+class _IsGenerator(type):
+    def __instancecheck__(cls, x):
+        return isinstance(x, _GENERATOR)
+
+
+class _Generator(metaclass=_IsGenerator):
+    """torch.Generator for the CPU, whatever the device; what it makes is one of PyTorch's own."""
+
     def __new__(cls, device="cpu"):
-        return super().__new__(cls, device="cpu")
+        return _GENERATOR("cpu")
 
 
 class _Event:

@@ -80,7 +80,7 @@ class _Module(types.ModuleType):
     __path__ = ()
 
     def __getattr__(self, name):
-        if name.startswith(("__", "pytest")):
+        if name.startswith(("__", "pytest", "setUp", "tearDown", "setup_", "teardown_")):  # which pytest looks for
             raise AttributeError(name)
 
         def refuses(*_, **__):
