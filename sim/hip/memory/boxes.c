@@ -11,13 +11,18 @@ typedef struct box_op {
     size_t dst_bytes, src_bytes; // from the first byte to the last
 } box_op;
 
+/** Fills a row: its first part unit by unit, the rest from the first part. */
 static void fill_row(uint8_t *dst, const sim_box *b) {
+    constexpr size_t PART = 4096;
     if (b->unit == 1) {
         memset(dst, (int)b->value, b->width);
         return;
     }
-    for (size_t x = 0; x < b->width; x += b->unit)
+    const size_t part = b->width < PART ? b->width : PART;
+    for (size_t x = 0; x < part; x += b->unit)
         memcpy(dst + x, &b->value, b->unit);
+    for (size_t x = part; x < b->width; x += part)
+        memcpy(dst + x, dst, b->width - x < part ? b->width - x : part);
 }
 
 /** Copies or fills the row at offsets into the two sides' memory. */
