@@ -86,7 +86,7 @@ hipError_t hipMemGetAllocationGranularity(size_t *out, const hipMemAllocationPro
 hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *out, size_t bytes,
                         const hipMemAllocationProp *prop, unsigned long long flags) {
     SIM_HIP_START();
-    if (!out || !bytes || bytes % SIM_GRANULE || flags || !is_of_device(prop))
+    if (!out || !bytes || bytes % SIM_VIRTUAL_PAGE || flags || !is_of_device(prop))
         return sim_hip_result(hipErrorInvalidValue);
     const int type = prop->requestedHandleType;
     if (type != NO_HANDLE && type != DESCRIPTOR) {

@@ -144,7 +144,7 @@ hipError_t hipMemAddressReserve(void **out, size_t bytes, size_t alignment, void
     (void)wish;
     if (!out || flags)
         return sim_hip_result(hipErrorInvalidValue);
-    if (!bytes || bytes % SIM_GRANULE || alignment & (alignment - 1))
+    if (!bytes || bytes % SIM_VIRTUAL_PAGE || alignment & (alignment - 1))
         return sim_hip_result(hipErrorOutOfMemory); // as AMD's runtime has it
     range *r = calloc(1, sizeof *r);
     void *host =
@@ -200,7 +200,7 @@ hipError_t hipMemMap(void *ptr, size_t bytes, size_t offset, hipMemGenericAlloca
                      unsigned long long flags) {
     const uint64_t addr = (uintptr_t)ptr;
     SIM_HIP_START();
-    if (!ptr || !bytes || offset || flags || addr % SIM_GRANULE || bytes % SIM_GRANULE)
+    if (!ptr || !bytes || offset || flags || addr % SIM_GRANULE || bytes % SIM_VIRTUAL_PAGE)
         return sim_hip_result(hipErrorInvalidValue);
     pthread_mutex_lock(&sim_virtual_lock);
     range *r = range_of(addr, bytes);

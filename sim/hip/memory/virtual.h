@@ -7,6 +7,8 @@
 #include "../runtime.h"
 
 constexpr uint64_t SIM_GRANULE = UINT64_C(1) << 16; // the pages of sim/memory.h
+/** Sizes are multiples of this, as with AMD's driver; what is mapped begins at a granule. */
+constexpr uint64_t SIM_VIRTUAL_PAGE = 4096;
 
 /** Memory without an address: a file. */
 struct sim_physical {

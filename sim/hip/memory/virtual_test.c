@@ -126,6 +126,21 @@ static void test_no_memory(void **state) {
     OK(hip.hipMemAddressFree(p, 2 * G));
 }
 
+/** Less memory than a granule: what lies behind it is not there. */
+static void test_small(void **state) {
+    (void)state;
+    hipMemGenericAllocationHandle_t m = physical(4096);
+    uint8_t *p = reserve(4096);
+    OK(hip.hipMemMap(p, 4096, 0, m, 0));
+    OK(hip.hipMemSetAccess(p, 4096, &both_ways, 1));
+    OK(hip.hipMemset(p, 1, 4096));
+    assert_int_equal(hip.hipMemset(p, 1, 4097), hipErrorInvalidValue);
+    OK(count_at(p + 4092));
+    assert_int_equal(word_at(p + 4092), 0x01010102);
+    expect_fault(p + 4096);
+    OK(hip.hipMemAddressFree(p, 4096));
+}
+
 static void test_descriptors(void **state) {
     (void)state;
     hipMemGenericAllocationHandle_t m = physical(G), old, new, kept;
@@ -188,6 +203,8 @@ static void test_arguments(void **state) {
     WRONG(hip.hipMemMap(p, 2 * G, 0, m, 0)); // more than there is
     WRONG(hip.hipMemMap(p, G, G, m, 0));
     WRONG(hip.hipMemMap(p + 4, G, 0, m, 0));
+    WRONG(hip.hipMemMap(p, 4095, 0, m, 0));
+    WRONG(hip.hipMemMap(p + 4096, 4096, 0, m, 0)); // beside no granule's begin
     WRONG(hip.hipMemMap(p + 4 * G, G, 0, m, 0));
     WRONG(hip.hipMemMap(p, G, 0, (void *)p, 0));
     OK(hip.hipMemMap(p + G, G, 0, m, 0));
@@ -212,6 +229,7 @@ int main(void) {
         cmocka_unit_test_setup(test_aliases, start),
         cmocka_unit_test_setup(test_no_memory, start),
         cmocka_unit_test_setup(test_descriptors, start),
+        cmocka_unit_test_setup(test_small, start),
         cmocka_unit_test_setup(test_arguments, start),
     };
     setenv("QUERN_SIM", "arch=gfx942", 0);

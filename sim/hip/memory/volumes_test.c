@@ -2,6 +2,10 @@
 // Memory in three dimensions, arrays, pools, contexts, wrong handles.
 #include "../hip_testing.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 enum { W = 37, H = 5, D = 4, VOLUME = W * H * D };
 
 static void fill_random(uint8_t *to, size_t bytes) {
@@ -235,12 +239,49 @@ static void test_wrong_handles(void **state) {
     assert_int_equal(hip.hipGraphDestroyNode(node), hipErrorInvalidValue);
 }
 
+/** What two threads share: they take the pools in turn, each pool at the same time. */
+typedef struct rivals {
+    hipMemPool_t pools[2000];
+    atomic_uint ready, destroyed, refused;
+} rivals;
+
+static void *destroy_pools(void *argument) {
+    rivals *r = argument;
+    for (unsigned i = 0; i < sizeof r->pools / sizeof *r->pools; i++) {
+        atomic_fetch_add(&r->ready, 1);
+        while (atomic_load(&r->ready) < 2 * (i + 1))
+            sched_yield();
+        const hipError_t error = hip.hipMemPoolDestroy(r->pools[i]);
+        atomic_fetch_add(error == hipSuccess ? &r->destroyed : &r->refused,
+                         error == hipSuccess || error == hipErrorInvalidValue);
+    }
+    return nullptr;
+}
+
+/** Of two threads that destroy a pool, one gets the error. */
+static void test_rivals(void **state) {
+    (void)state;
+    rivals r = {};
+    const size_t count = sizeof r.pools / sizeof *r.pools;
+    const hipMemPoolProps props = {.allocType = 1, .location = {1, 0}};
+    pthread_t threads[2];
+    for (size_t i = 0; i < count; i++)
+        OK(hip.hipMemPoolCreate(&r.pools[i], &props));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], nullptr, destroy_pools, &r), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], nullptr);
+    assert_int_equal(r.destroyed, count);
+    assert_int_equal(r.refused, count);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_copies, start),
         cmocka_unit_test_setup(test_driver_copies, start),
         cmocka_unit_test_setup(test_arrays, start),
         cmocka_unit_test_setup(test_pools, start),
+        cmocka_unit_test_setup(test_rivals, start),
         cmocka_unit_test_setup(test_contexts, start),
         cmocka_unit_test_setup(test_wrong_handles, start),
     };
