@@ -147,6 +147,14 @@ def experts_table(report):
             table(["tokens", "experts met", "quern", "AITER", "Triton", "quern / AITER", "quern / Triton"], rows))
 
 
+def flux_table(report):
+    """Returns the table of what bench/sim_flux.py wrote: modelled milliseconds of a step, by what its launches do."""
+    parts = list(next(iter(report["ms"].values())))
+    rows = [[f"`{side}`", *(f"{ms[part]:.1f}" for part in parts), f"{sum(ms.values()):.1f}"] for side, ms in report["ms"].items()]
+    return ("Modelled MI300X, `sim:gfx942`, with the board's limit of power. Milliseconds of a step:\n\n"
+            f"    {report['command']}\n\n" + table(["side", *parts, "all"], rows))
+
+
 # ---- the simulator's own speed
 
 INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
@@ -186,6 +194,8 @@ def any_table(report):
         return modelled_table(report)
     if report.get("benchmark") == "sim_moe":
         return experts_table(report)
+    if report.get("benchmark") == "sim_flux":
+        return flux_table(report)
     if "results" in report:
         return bench_table(report)
     if "rows" in report:
