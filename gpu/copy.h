@@ -24,6 +24,9 @@ QD_INLINE __amdgpu_buffer_rsrc_t qd_buffer(const void *p, uint32_t bytes) {
 QD_INLINE uint32_t qd_buffer_load(__amdgpu_buffer_rsrc_t from, uint32_t offset, uint32_t soffset) {
     return __builtin_amdgcn_raw_buffer_load_b32(from, (int)offset, (int)soffset, 0);
 }
+QD_INLINE qd_u32x2 qd_buffer_load2(__amdgpu_buffer_rsrc_t from, uint32_t offset, uint32_t soffset) {
+    return __builtin_amdgcn_raw_buffer_load_b64(from, (int)offset, (int)soffset, 0);
+}
 QD_INLINE qd_u32x4 qd_buffer_load4(__amdgpu_buffer_rsrc_t from, uint32_t offset, uint32_t soffset) {
     return __builtin_amdgcn_raw_buffer_load_b128(from, (int)offset, (int)soffset, 0);
 }

@@ -131,6 +131,32 @@ def test_halves_meet_when_all_but_the_last_blocks_copies_have_landed(image, tile
     assert {body[n - 1].operands for n in meetings} == {f"vmcnt({copies * (blocks - 1)}) lgkmcnt(0)"}
 
 
+# image, tiles of 16 x 16 a wave; of a K-block: vector instructions, which turn pairs of rows, loads, reads and writes of LDS
+WIDE = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
+        for tile, form in (("256x224", (4 * 7, 0, 8, 22 + 8)), ("nn_256x128", (4 * 4, 8, 6, 16 + 8 + 4)),
+                           ("tn_256x128", (4 * 4, 24, 6, 16 + 8 + 8)), ("tt_256x128", (4 * 4, 16, 6, 16 + 8 + 2)))]
+
+
+@pytest.mark.parametrize("image, tiles, vector, loads, lds", WIDE)
+def test_wide_loop_multiplies_and_fills_its_stage(image, tiles, vector, loads, lds):
+    """Tests that operands across cost a vector instruction for each word that they fill, and nothing else does."""
+    body = the_loop(the_kernel(image))
+    mix = kernel_loop.mix_of(body)
+    name = "v_mfma_f32_16x16x16_" + ("bf16" if "_bf16" in image else "f16")
+    assert sum(i.name == name for i in body) == mix["matrix"] == 4 * tiles
+    assert (mix["vector"], mix["memory"], mix["lds"], mix["barrier"]) == (vector, loads, lds, 2)
+    assert mix["agpr move"] == mix["scratch"] == mix["lds copy"] == 0
+
+
+@pytest.mark.parametrize("image", [w[0] for w in WIDE])
+def test_wide_meetings_leave_loads_under_way(image):
+    """Tests that both meetings wait for LDS alone: the next block's loads have until its writes to land."""
+    body = the_loop(the_kernel(image))
+    meetings = [n for n, i in enumerate(body) if i.kind == "barrier"]
+    waits = [next(i for i in reversed(body[:n]) if i.kind == "wait") for n in meetings]
+    assert [w.operands for w in waits] == ["lgkmcnt(0)"] * 2
+
+
 # image, of a tile of keys: matrix instructions, copies of 64 lanes to LDS. Of each image there is a loop over pages and one
 # over keys that lie in a row, both of two tiles.
 ATTENTION = [(f"attention_mfma_{dim}_{kind}", (dim + dim_vo) * 32 // 32 // 8, dim // 16) for kind in ("bf16", "f16")

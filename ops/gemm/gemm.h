@@ -12,13 +12,14 @@ enum {
     QNI_GEMM_GROUP = 128, // columns of d that share an element of scale_d
     // A kernel's flags.
     QNI_GEMM_WIDENS = 1,     // of FP8 a workgroup computes a whole group
-    QNI_GEMM_A_ACROSS = 2,   // Hopper: m, not k, is contiguous in a
-    QNI_GEMM_B_ACROSS = 4,   // Hopper: n, not k, is contiguous in b
+    QNI_GEMM_A_ACROSS = 2,   // m, not k, is contiguous in a
+    QNI_GEMM_B_ACROSS = 4,   // n, not k, is contiguous in b
     QNI_GEMM_BY_F16 = 8,     // multiplies f16; else bf16
     QNI_GEMM_BY_PARTS = 16,  // multiplies sums of two bf16
     QNI_GEMM_PAIRS = 32,     // Hopper: SiLU-and-multiply alone
     QNI_GEMM_ALONE = 64,     // has two stages of LDS, and so a compute unit to itself
     QNI_GEMM_ONE_TILE = 128, // Hopper: a workgroup has one tile, beside others on a multiprocessor
+    QNI_GEMM_WIDE = 256,     // its tile fills a compute unit
 };
 
 /** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides are in

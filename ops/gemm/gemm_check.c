@@ -252,6 +252,10 @@ static const qni_gemm_spec full_specs[] = {
     GROUPED(INDEX, 7, 0, 136, 136, BF, BF, NN), GROUPED(INDEX, 7, 0, 136, 72, BF, BF, TN), GROUPED(ENDS, 7, 0, 136, 136, BF, BF, NN, .m_alignment = 16, .zero_padding = true),
     GROUPED(ENDS, 7, 0, 264, 200, BF, BF, TT, .m_alignment = 16), GROUPED(MASKED, 5, 140, 136, 136, BF, BF, NN), GROUPED(MASKED, 5, 144, 136, 72, BF, BF, TN),
     GROUPED(MASKED, 5, 144, 136, 136, BF, BF, TT, .fill = QNI_FILL_NAN), GROUPED(MASKED, 67, 4, 8, 144, BF, BF, NN, .rows = QNI_ROWS_FEW),
+    // CDNA's tiles of 256 rows: the eight rows that pass the end in whole K-blocks, f16, the ends.
+    DENSE(300, 140, 192, BF, BF, BF, TN), DENSE(300, 140, 192, F16, F16, F16, NN), DENSE(300, 140, 192, F16, F16, F32, TT), DENSE(258, 130, 256, F16, F16, F16, TN, .adds_c = true),
+    DENSE(300, 500, 320, F16, F16, F16), DENSE(270, 460, 136, BF, BF, BF, SILU, BIAS), DENSE(270, 460, 136, F16, F16, F32, GELU, GATE(1)), DENSE(270, 460, 136, BF, BF, F16, TN, SILU, BIAS),
+    GROUPED(ENDS, 7, 0, 460, 136, BF, BF, .m_alignment = 16, .zero_padding = true), GROUPED(MASKED, 3, 300, 460, 136, F16, F16, .rows = QNI_ROWS_FULL), GROUPED(MASKED, 3, 300, 260, 192, F16, F16, TN, .rows = QNI_ROWS_FULL),
     // Groups whose lines take turns, as the heads of MLA's absorbed products; a NaN in one of them
     // must not reach its neighbours' edges.
     GROUPED(MASKED, 5, 140, 136, 136, BF, BF, TURNS), GROUPED(MASKED, 5, 140, 264, 72, BF, BF, TURNS, .rows = QNI_ROWS_FULL), GROUPED(MASKED, 3, 200, 520, 200, BF, BF, TURNS, NN, .rows = QNI_ROWS_FULL),

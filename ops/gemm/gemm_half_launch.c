@@ -14,37 +14,60 @@ static bool fits_tile(int64_t row, int64_t k, int64_t rows) {
            row * (rows - 1) + k <= INT32_MAX / 2;
 }
 
+/** Returns whether an operand, `name`, lies as a kernel takes it: `row` and `step` are its strides
+ *  from row to row and along k. Across, the rows of a tile are those of k. */
+static bool takes_operand(const char *name, const void *data, int64_t row, int64_t step,
+                          int64_t group, bool is_across, int64_t rows, int64_t k, qni_reason *why) {
+    if (is_across && row != 1)
+        return qni_no(why, "%s is not contiguous in %s", *name == 'a' ? "m" : "n", name);
+    if (!is_across && step != 1)
+        return qni_no(why, "k is not contiguous in %s", name);
+    if (!has_dword_rows(data, is_across ? step : row, group))
+        return qni_no(why, "rows of %s are not 4-byte aligned", name);
+    if (is_across ? !fits_tile(step, rows, k > 0 ? k : 1) : !fits_tile(row, k, rows))
+        return qni_no(why, "k=%ld, strides %ld, %ld: a tile of %s passes 2 GiB", (long)k, (long)row,
+                      (long)step, name);
+    return true;
+}
+
+/** Returns whether groups and d are such as the tile takes them. */
+static bool takes_tile(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
+    const int64_t rows = variant->config.rows, columns = variant->config.columns;
+    if (qni_gemm_together(p) > columns)
+        return qni_no(why, "scale_d's groups are of %ld columns of the product, the tile has %ld",
+                      (long)qni_gemm_together(p), (long)columns);
+    if (qni_is_fp8(p->dtype_d) && 128 % columns != 0)
+        return qni_no(why, "d is %s: groups of 128 columns are not made of the tile's %ld",
+                      qni_dtype_name(p->dtype_d), (long)columns);
+    if (p->grouping == QN_GEMM_GROUPED_INDEX && rows > 128)
+        return qni_no(why, "groups begin at multiples of 128 rows, the tile has %ld", (long)rows);
+    if (p->grouping == QN_GEMM_GROUPED_ENDS && variant->config.flags & QNI_GEMM_A_ACROSS)
+        return qni_no(why, "groups may begin at any row, which across is not 4-byte aligned");
+    return true;
+}
+
 /** Only types, addresses, strides and the form decide, not the number of rows: other kernels sum in
  *  another order. */
 bool qni_gemm_half_supports(const qni_variant *variant, const qn_device *, const void *problem,
                             qni_reason *why) {
     const qni_gemm_problem *p = problem;
-    const bool is_f16 = variant->config.flags & QNI_GEMM_BY_F16;
-    const qni_dtype takes = is_f16 ? QNI_F16 : QNI_BF16;
-    const int64_t rows = variant->config.rows, columns = variant->config.columns;
+    const uint32_t flags = variant->config.flags;
+    const qni_dtype takes = flags & QNI_GEMM_BY_F16 ? QNI_F16 : QNI_BF16;
     if (p->dtype_a != takes || p->dtype_b != takes)
         return qni_no(why, "a is %s, b %s; takes %s", qni_dtype_name(p->dtype_a),
                       qni_dtype_name(p->dtype_b), qni_dtype_name(takes));
     if (!qni_gemm_has_no_scales(p))
         return qni_no(why, "takes no scales");
-    if (p->a_k != 1 || p->b_k != 1)
-        return qni_no(why, "k is not contiguous in %s", p->a_k != 1 ? "a" : "b");
-    if (!has_dword_rows(p->a, p->a_row, p->a_group) || !has_dword_rows(p->b, p->b_n, p->b_group))
-        return qni_no(why, "rows of a or b are not 4-byte aligned");
-    if (!fits_tile(p->a_row, p->k, rows) || !fits_tile(p->b_n, p->k, columns))
-        return qni_no(why, "k=%ld, row strides %ld, %ld: a tile of a or b passes 2 GiB", (long)p->k,
-                      (long)p->a_row, (long)p->b_n);
-    if (qni_gemm_together(p) > columns)
-        return qni_no(why, "scale_d's groups are of %ld columns of the product, the tile has %ld",
-                      (long)qni_gemm_together(p), (long)columns);
-    if (p->grouping == QN_GEMM_GROUPED_INDEX && rows > 128)
-        return qni_no(why, "groups begin at multiples of 128 rows, the tile has %ld", (long)rows);
-    return qni_gemm_fits_grid(variant, p, why);
+    return takes_operand("a", p->a, p->a_row, p->a_k, p->a_group, flags & QNI_GEMM_A_ACROSS,
+                         variant->config.rows, p->k, why) &&
+           takes_operand("b", p->b, p->b_n, p->b_k, p->b_group, flags & QNI_GEMM_B_ACROSS,
+                         variant->config.columns, p->k, why) &&
+           takes_tile(variant, p, why) && qni_gemm_fits_grid(variant, p, why);
 }
 
 /** In microseconds for 1024 of k, where a unit's tiles run one after the other: a part for each
- *  product, a part for each row and column, and what a tile alone on its unit waits, unless it has
- *  two stages. Modelled: no card has timed them. */
+ *  product, a part for each row and column, and what a tile alone on its unit waits, unless its
+ *  loads have a block to land. Modelled: no card has timed them. */
 double qni_gemm_half_cost(const qni_variant *variant, const qn_device *device,
                           const void *problem) {
     const qni_gemm_problem *p = problem;
@@ -52,10 +75,13 @@ double qni_gemm_half_cost(const qni_variant *variant, const qn_device *device,
     const int64_t likely = qni_gemm_likely_rows(p), units = device->info.num_compute_units;
     const int64_t groups = p->grouping == QN_GEMM_DENSE ? 1 : p->groups;
     const int64_t tiles = groups * qni_pieces(likely, rows) * qni_pieces(p->n, columns);
-    constexpr double by_product = 3.05e-4, by_line = 0.0293, alone = 0.047, two_stages = 16.5;
+    constexpr double by_column = 0.13, by_product = 3.05e-4, by_line = 0.0293, alone = 0.047,
+                     two_stages = 16.5;
     const double lines = (double)(rows + columns);
     if (variant->config.flags & QNI_GEMM_ALONE)
         return two_stages * (double)qni_pieces(tiles, units);
+    if (variant->config.flags & QNI_GEMM_WIDE)
+        return by_column * (double)columns * (double)qni_pieces(tiles, units);
     return alone * lines + (double)qni_pieces(tiles, units) *
                                (by_product * (double)(rows * columns) + by_line * lines);
 }
