@@ -19,8 +19,8 @@ enum { PAIRS = TILE / 2 * PIECES / THREADS }; // of keys, whose pieces of k and 
 /** Which piece a thread moves to LDS. */
 typedef struct mover {
     uint32_t key, piece; // the first key, the piece of its row
-    /** The piece's place in a row of k and the keys' place in a row of v, as the first row's turn
-     *  gives them. */
+    /** The piece's place in a row of k and the keys' place in a row of v, with the first row's
+     *  turn. */
     uint32_t k_turn, v_turn;
 } mover;
 
@@ -40,24 +40,51 @@ typedef struct carrier {
     kv_piece moving[2 * PAIRS]; // of k or v, on their way to LDS
 } carrier;
 
-// The 16-byte pieces of a row of LDS change places by the row's number: qd_mma_turn.
-enum { V_PIECES = V_ROW < 128 ? V_ROW / 16 : 8, V_ROWS_A_TURN = V_ROW < 128 ? 2 : 1 };
+// Places in LDS. Rows follow each other, several in a line if they are shorter than one. A line has
+// all banks once. The 16-byte pieces of a line change places: the number of a piece in its line is
+// xored with its row's turn, which is made so that lanes that are served together touch all banks.
+// Lanes that read have neighbouring rows, or rows whose numbers differ in two of their bits 2, 3
+// and 4; lanes that write v have rows 8 apart.
+enum { LINE = 4 * QK_BANKS, LINE_PIECES = LINE / 16 };
+enum {
+    K_LINE_ROWS = K_ROW < LINE ? LINE / K_ROW : 1,
+    V_LINE_ROWS = V_ROW < LINE ? LINE / V_ROW : 1
+};
+
+/** Returns the turn of a key, times 16. */
+QD_INLINE uint32_t k_turn_of(uint32_t key) {
+    return qd_mma_turn(key / K_LINE_ROWS) % LINE_PIECES * 16;
+}
+/** Returns the turn of a column of v, times 16. That of a sum is that of its parts, xored, if they
+ *  have no bit in common. Columns 64 apart are never served together: one turn takes fewer
+ *  registers. */
+QD_INLINE uint32_t v_turn_of(uint32_t d) {
+    const uint32_t line = d % 64 / V_LINE_ROWS;
+    return (qd_mma_turn(line) ^ line / LINE_PIECES) % LINE_PIECES * 16;
+}
 
 QD_INLINE QD_LDS uint8_t *k_at(uint32_t key, uint32_t piece) {
-    return k_tile + key * K_ROW + piece / 8 * 128 + (piece % 8 * 16 ^ qd_mma_turn(key) % 8 * 16);
+    const uint32_t place = key % K_LINE_ROWS * K_ROW + piece % LINE_PIECES * 16;
+    return k_tile + key / K_LINE_ROWS * (K_LINE_ROWS * K_ROW) + piece / LINE_PIECES * LINE +
+           (place ^ k_turn_of(key));
 }
 QD_INLINE QD_LDS uint8_t *v_at(uint32_t d, uint32_t byte) {
-    return v_tile + d * V_ROW + (byte ^ (qd_mma_turn(d / V_ROWS_A_TURN) ^ d / 8) % V_PIECES * 16);
+    const uint32_t place = d % V_LINE_ROWS * V_ROW + byte;
+    return v_tile + d / V_LINE_ROWS * (V_LINE_ROWS * V_ROW) + (place ^ v_turn_of(d));
 }
 
 /** Returns what this thread moves: a piece of the rows of four keys, an even pair and the next pair
- *  (PAIRS = 1: of two keys). */
+ *  (PAIRS = 1: of two keys). Threads that write at once have eight pieces, of as many keys as fill
+ *  16 bytes of v. */
 QD_INLINE mover make_mover(void) {
-    const uint32_t pair = qd_thread() / PIECES * PAIRS, piece = qd_thread() % PIECES;
+    enum { TOGETHER = 8, TURNS = TILE / 2 / PAIRS };
+    const uint32_t pair = qd_thread() / TOGETHER % TURNS * PAIRS;
+    const uint32_t piece = qd_thread() / (TOGETHER * TURNS) * TOGETHER + qd_thread() % TOGETHER;
     return (mover){.key = qd_mma_pair(pair),
                    .piece = piece,
-                   .k_turn = piece * 16 ^ qd_mma_turn(qd_mma_pair(pair)) % 8 * 16,
-                   .v_turn = pair * 4 ^ piece % V_PIECES * 16};
+                   .k_turn = (qd_mma_pair(pair) % K_LINE_ROWS * K_ROW + piece * 16) ^
+                             k_turn_of(qd_mma_pair(pair)),
+                   .v_turn = pair * 4 ^ v_turn_of(piece * 8)};
 }
 QD_INLINE uint32_t key_of(uint32_t i) {
     static_assert(PAIRS == 1 || QD_MMA_PAIR == 1);
@@ -94,11 +121,12 @@ QD_INLINE uint32_t anew(uint32_t x) {
 
 /** Writes this thread's pieces of keys to LDS. */
 QD_INLINE void put_keys(const carrier *c, const qd_u32x4 pieces[2 * PAIRS]) {
-    QD_LDS uint8_t *to = k_tile + anew(c->mover.key) * K_ROW;
+    enum { ROWS_BYTES = K_LINE_ROWS * K_ROW };
+    QD_LDS uint8_t *to = k_tile + anew(c->mover.key) / K_LINE_ROWS * ROWS_BYTES;
     const uint32_t turn = qd_opaque(c->mover.k_turn);
     QD_UNROLL for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-        *(QD_LDS qd_u32x4 *)(to + key_of(i) * K_ROW + (turn ^ qd_mma_turn(key_of(i)) % 8 * 16)) =
-            pieces[i];
+        const uint32_t key = key_of(i), in_line = key % K_LINE_ROWS * K_ROW ^ k_turn_of(key);
+        *(QD_LDS qd_u32x4 *)(to + key / K_LINE_ROWS * ROWS_BYTES + (turn ^ in_line)) = pieces[i];
     }
 }
 
@@ -148,8 +176,8 @@ QD_INLINE void land_values(const carrier *c, int kind) {
         pairs keys;
         QD_UNROLL for (uint32_t i = 0; i < PAIRS; i++)
             keys[i] = widen_pair(kind, c->moving[2 * i], c->moving[2 * i + 1], e);
-        const uint32_t byte = turn ^ qd_mma_turn(e / V_ROWS_A_TURN) % V_PIECES * 16;
-        *(QD_LDS pairs *)(to + e * V_ROW + byte) = keys;
+        const uint32_t in_line = e % V_LINE_ROWS * V_ROW ^ v_turn_of(e);
+        *(QD_LDS pairs *)(to + e / V_LINE_ROWS * (V_LINE_ROWS * V_ROW) + (turn ^ in_line)) = keys;
     }
 }
 

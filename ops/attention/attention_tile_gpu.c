@@ -9,9 +9,8 @@
 // Tile      QK_TILE keys by the rows of 256 threads' waves, of which each, or QK_SLICES of them
 //           together, own QD_MMA_COLUMNS: 128 rows, of QK_D = 256 fewer where there are slices
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
-// LDS       a tile of k, keys as rows, and one of v, transposed. 16-byte piece p of row r stands at
-//           p ^ qd_mma_turn(r), of v at p ^ qd_mma_turn(d) ^ d / 8, so that lanes that read and
-//           threads that transpose touch all banks
+// LDS       a tile of k, keys as rows, and one of v, transposed. Lanes that read and threads that
+//           transpose touch all banks, since 16-byte pieces change places: attention_kv_gpu.h
 // Registers q and o of the wave's rows; scores and weights of a tile; half of the next tile, on its
 // way
 // Edges     keys past the end repeat the last one and are hidden; elements past a head's end are

@@ -25,7 +25,8 @@
 #define QK_SLICES 1 // of o's columns; each slice has a wave of its own
 #endif
 
-// QK_TILE is the keys of a tile. It differs from target to target: variants.def.
+// QK_TILE is the keys of a tile, QK_BANKS LDS's banks of 4 bytes. They differ from target to
+// target: variants.def.
 enum { D = QK_D, D_VO = QK_D_VO, TILE = QK_TILE, SLICES = QK_SLICES };
 enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
 static_assert(TILE % QD_MMA_ROWS == 0 && TILE % QD_MMA_K == 0, "a tile is whole products");
