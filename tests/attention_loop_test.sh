@@ -42,8 +42,9 @@ def per_wave(path):
 matrix, vector, lds, conflicts = (long - short for short, long in zip(per_wave(sys.argv[6]), per_wave(sys.argv[7])))
 # 512 more keys, 32 queries (MFMA) or 16 (WMMA) a wave: two products of head_dim x 512 x 32 (16). If waves share rows, each
 # multiplies q and k of the others' rows as well
+depth = 16 if (chip, kernel) == ("gfx950", "mfma") else 8
 slices = {"gfx1151": 4, "gfx1201": 2}.get(chip, 1) if dim == 256 else 1
-product = 512 // 32 * dim // 8 if chip.startswith("gfx9") else 512 // 16 * dim // 16
+product = 512 // 32 * dim // depth if chip.startswith("gfx9") else 512 // 16 * dim // 16
 expected = (slices + 1) * product
 print(f"{chip} {kind} {kernel}_{dim}: {vector:.0f} or {vector / matrix:.2f} vector instructions beside each of {matrix:.0f} of the matrix core, at most {most:g}; "
       f"{100 * conflicts / lds:.1f} % conflicts")
@@ -55,6 +56,9 @@ done <<'END'
 gfx942 bf16 64 mfma 7
 gfx942 bf16 128 mfma 4
 gfx942 bf16 256 mfma 3
+gfx950 bf16 64 mfma 11
+gfx950 bf16 128 mfma 6
+gfx950 bf16 256 mfma 4
 gfx942 bf16 64 tile 6
 gfx942 bf16 128 tile 4
 gfx942 bf16 256 tile 3

@@ -26,10 +26,10 @@ KERNELS = [
 ]
 
 
-def the_kernel(image):
-    path = IMAGES / f"{image}.gfx942.co"
+def the_kernel(image, target="gfx942"):
+    path = IMAGES / f"{image}.{target}.co"
     if not path.exists():
-        pytest.skip("no gfx942 images in this build")
+        pytest.skip(f"no {target} images in this build")
     (kernel,) = kernel_loop.read_kernels(str(path))
     return kernel
 
@@ -157,17 +157,18 @@ def test_wide_meetings_leave_loads_under_way(image):
     assert [w.operands for w in waits] == ["lgkmcnt(0)"] * 2
 
 
-# image, of a tile of keys: matrix instructions, copies of 64 lanes to LDS. Of each image there is a loop over pages and one
-# over keys that lie in a row, both of two tiles.
-ATTENTION = [(f"attention_mfma_{dim}_{kind}", (dim + dim_vo) * 32 // 32 // 8, dim // 16) for kind in ("bf16", "f16")
+# image, target, of a tile of keys: matrix instructions, copies of 64 lanes to LDS, which are of keys alone on gfx942. Of each
+# image there is a loop over pages and one over keys that lie in a row, both of two tiles.
+ATTENTION = [(f"attention_mfma_{dim}_{kind}", target, (dim + dim_vo) // k, dim // 16 if target == "gfx942" else (dim + dim_vo) // 64)
+             for target, k in (("gfx942", 8), ("gfx950", 16)) for kind in ("bf16", "f16")
              for dim, dim_vo in ((64, 64), (128, 128), (192, 128), (256, 256))]
 
 
-@pytest.mark.parametrize("image, matrix, copies", ATTENTION)
-def test_attention_multiplies_all_the_time(image, matrix, copies):
+@pytest.mark.parametrize("image, target, matrix, copies", ATTENTION)
+def test_attention_multiplies_all_the_time(image, target, matrix, copies):
     """Tests that a turn has its tiles' instructions, no moves to make room, and a wait for its own copies before each of
-    its two barriers, which leaves the loads of v under way."""
-    bodies = the_kernel(image).matrix_loops()
+    its two barriers, which leaves the loads of v under way, on gfx950 the copies of two tiles."""
+    bodies = the_kernel(image, target).matrix_loops()
     assert len(bodies) == 2
     for body in bodies:
         mix = kernel_loop.mix_of(body)
@@ -175,7 +176,7 @@ def test_attention_multiplies_all_the_time(image, matrix, copies):
         assert mix["agpr move"] == 0 and mix["scratch"] == 0
         assert kernel_loop.waits_before_barriers(body)
         meetings = [n for n, i in enumerate(body) if i.kind == "barrier"]
-        loads = mix["memory"] // 2
+        loads = mix["memory"] // 2 if target == "gfx942" else 2 * copies
         assert [body[n - 1].operands for n in meetings] == [f"vmcnt({loads}) lgkmcnt(0)"] * 2
 
 
