@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quern's attention beside AITER's code objects for an MI300X, both on the simulator's clock (docs/clock.md).
+"""quern's attention beside AITER's code objects for an MI300X and an MI355X, both on the simulator's clock (docs/clock.md).
 
     git clone --filter=blob:none --no-checkout https://github.com/ROCm/aiter CLONE
     python bench/clock_attention.py --aiter CLONE                      every case
     python bench/clock_attention.py --aiter CLONE --only flux --json result.json
 
 Times are modelled, with the board's power limit and without it; nothing is measured. Each side of a case runs once in a
-process of its own, in bf16, on the same modelled chip. AITER's forward kernels round weights to nearest even (rtne), to
-nearest with ties away from zero (rtna) or cut them (rtz); quern's round as rtna does, since weights are not negative.
-AITER has no code object for heads of 64: what is published is of a kernel that it compiles. Published times are of the
-very code objects, on silicon; TFLOP/s count no work that a causal mask leaves out.
+process of its own, in bf16, on the same modelled chip. AITER's forward kernels of an MI300X round weights to nearest even
+(rtne), to nearest with ties away from zero (rtna) or cut them (rtz); quern's round as rtna does, since weights are not
+negative. On an MI355X both round to nearest even, by an instruction. AITER has no code object for heads of 64: what is
+published is of a kernel that it compiles. Published times are of the very code objects, on silicon; TFLOP/s count no work
+that a causal mask leaves out. tools/report.py makes the table of docs/performance.md from the JSON.
 """
 
 import argparse
@@ -34,45 +35,54 @@ import kernels  # noqa: E402
 import objects  # noqa: E402
 
 ROUNDINGS = "rtne", "rtna", "rtz"
-# name, batch, heads, tokens, head_dim, v's head_dim, causal, published TFLOP/s
-CASES = {
-    "16384": (2, 24, 16384, 128, 128, False, {"rtne": 449, "rtna": 478, "rtz": 522}),
-    "131072": (1, 16, 131072, 128, 128, False, {"rtne": 523, "rtna": 545, "rtz": 587}),
-    "flux": (1, 24, 4608, 128, 128, False, {}),
-    "causal": (16, 16, 16384, 128, 128, True, {"rtna": 494}),
-    "causal-4096": (16, 16, 4096, 128, 128, True, {"rtna": 409}),
-    "causal-64": (16, 16, 16384, 64, 64, True, {"compiled": 355}),
-    "full-64": (2, 24, 16384, 64, 64, False, {}),
-    "mla": (1, 24, 4096, 192, 128, False, {}),
-    "full-256": (1, 24, 4096, 256, 256, False, {}),
-}
+# name: chip, batch, heads, tokens, head_dim, v's head_dim, causal, published TFLOP/s by side
+CASES = {name: SimpleNamespace(name=name, chip=chip, batch=batch, heads=heads, tokens=tokens, qk=qk, vo=vo, causal=causal,
+                               published=published)
+         for name, chip, batch, heads, tokens, qk, vo, causal, published in (
+    ("flux", "gfx942", 1, 24, 4608, 128, 128, False, {}),
+    ("16384", "gfx942", 2, 24, 16384, 128, 128, False, {"rtne": 449, "rtna": 478, "rtz": 522}),
+    ("131072", "gfx942", 1, 16, 131072, 128, 128, False, {"rtne": 523, "rtna": 545, "rtz": 587}),
+    ("causal-4096", "gfx942", 16, 16, 4096, 128, 128, True, {"rtna": 409}),
+    ("causal", "gfx942", 16, 16, 16384, 128, 128, True, {"rtna": 494}),
+    ("causal-64", "gfx942", 16, 16, 16384, 64, 64, True, {"compiled": 355}),
+    ("full-64", "gfx942", 2, 24, 16384, 64, 64, False, {}),
+    ("mla", "gfx942", 1, 24, 4096, 192, 128, False, {}),
+    ("full-256", "gfx942", 1, 24, 4096, 256, 256, False, {}),
+    ("mi355x", "gfx950", 1, 16, 20480, 128, 128, False, {}),
+)}
 
 
 def operations_of(case):
-    batch, heads, tokens, qk, vo, causal, _ = case
-    return 2 * batch * heads * tokens**2 * (qk + vo) / (2 if causal else 1)
+    return 2 * case.batch * case.heads * case.tokens**2 * (case.qk + case.vo) / (2 if case.causal else 1)
 
 
 # ---- one side, in a process of its own
 
+def aiter_object(clone, case, rounding):
+    """Returns the code object and the name of its kernel."""
+    name = f"fwd_hd128_bf16{'_causal' if case.causal else ''}"
+    if case.chip == "gfx942":
+        return objects.load(clone, "gfx942", "fmha", f"{name}_{rounding}")
+    image = objects.show(clone, case.chip, f"fmha_v3_fwd/{name}.co")
+    return image, objects.table(clone, case.chip, "fmha")[name]["knl_name"]
+
+
 def run_aiter(options, case, rounding):
-    batch, heads, tokens, *_, causal, _ = case
     api = hip.Hip(str(pathlib.Path(options.library).with_name("libquernsim.so.0")))
-    name = f"fwd_hd128_bf16_{'causal_' if causal else ''}{rounding}"
-    kernel = api.kernel(*objects.load(options.aiter, "gfx942", "fmha", name))
-    row = SimpleNamespace(family="fmha", shape=(batch, heads, tokens), is_causal=causal)
+    kernel = api.kernel(*aiter_object(options.aiter, case, rounding))
+    row = SimpleNamespace(family="fmha", shape=(case.batch, case.heads, case.tokens), is_causal=case.causal)
     api.launch(kernel, kernels.grid_of(row), kernels.threads_of(row), kernels.block_of(row, api.buffer))
 
 
 class Library:
-    """libquern with a stream on the simulated chip."""
+    """libquern with a stream on a simulated chip."""
 
-    def __init__(self, path):
+    def __init__(self, path, chip):
         self.lib = ctypes.CDLL(path)
         self.lib.qn_last_error.restype = self.lib.qn_last_kernel.restype = ctypes.c_char_p
         self.lib.qn_device_id.restype = peer_common.DLDevice
         self.device, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("qn_device_open", ctypes.byref(self.device), b"sim:gfx942")
+        self.call("qn_device_open", ctypes.byref(self.device), f"sim:{chip}".encode())
         self.call("qn_stream_create", ctypes.byref(self.stream), self.device)
 
     def call(self, name, *arguments):
@@ -94,13 +104,13 @@ class Library:
 
 
 def run_quern(options, case):
-    batch, heads, tokens, qk, vo, causal, _ = case
-    quern = Library(options.library)
-    tensors = {"o": quern.tensor((batch, tokens, heads, vo), kernels.ZERO)}
-    for name, dim in (("q", qk), ("k", qk), ("v", vo)):
-        tensors[name] = quern.tensor((batch, tokens, heads, dim), kernels.SMALL)
+    quern = Library(options.library, case.chip)
+    shape = case.batch, case.tokens, case.heads
+    tensors = {"o": quern.tensor((*shape, case.vo), kernels.ZERO)}
+    for name, dim in (("q", case.qk), ("k", case.qk), ("v", case.vo)):
+        tensors[name] = quern.tensor((*shape, dim), kernels.SMALL)
     args = peer_attention.AttentionArgs(struct_size=ctypes.sizeof(peer_attention.AttentionArgs), layout=peer_attention.NHD,
-                                        is_causal=causal, **{name: ctypes.pointer(t) for name, t in tensors.items()})
+                                        is_causal=case.causal, **{name: ctypes.pointer(t) for name, t in tensors.items()})
     quern.call("qn_attention", quern.stream, ctypes.byref(args))
     quern.call("qn_stream_sync", quern.stream)
     print(quern.lib.qn_last_kernel().decode())
@@ -108,25 +118,34 @@ def run_quern(options, case):
 
 # ---- all sides
 
-def model(options, name, side):
+def model(options, case, side):
     """Returns what the clock says of a side of a case."""
     with tempfile.TemporaryDirectory() as folder:
         profile = pathlib.Path(folder) / "profile.json"
-        env = dict(os.environ, QUERN_SIM=f"arch=gfx942;clock=sample;profile={profile}")
-        done = subprocess.run([sys.executable, __file__, "--library", options.library, "--aiter", options.aiter, "--one", name,
-                               side], env=env, capture_output=True, text=True)
+        env = dict(os.environ, QUERN_SIM=f"arch={case.chip};clock=sample;profile={profile}")
+        done = subprocess.run([sys.executable, __file__, "--library", options.library, "--aiter", options.aiter, "--one",
+                               case.name, side], env=env, capture_output=True, text=True)
         if done.returncode:
-            raise SystemExit(f"{name}, {side}: {done.stderr.strip()}")
+            raise SystemExit(f"{case.name}, {side}: {done.stderr.strip()}")
         (kernel,) = json.loads(profile.read_text())["kernels"]
     clock = kernel["clock"]
-    tflops = operations_of(CASES[name]) / clock["ns"] / 1e3
-    return {"case": name, "side": side, "kernel": done.stdout.strip() or kernel["name"], "us": clock["ns"] / 1e3,
-            "us_without_limit": clock["unlimited_ns"] / 1e3, "mhz": clock["mhz"], "tflops": round(tflops, 1),
-            "published_tflops": CASES[name][-1].get(side), "part_run": clock["part_run"], "spread": clock["spread"]}
+    return {**{k: v for k, v in vars(case).items() if k != "published"}, "side": side,
+            "kernel": done.stdout.strip() or kernel["name"], "us": clock["ns"] / 1e3,
+            "us_without_limit": clock["unlimited_ns"] / 1e3, "mhz": clock["mhz"],
+            "tflops": round(operations_of(case) / clock["ns"] / 1e3, 1),
+            "published_tflops": case.published.get(side), "part_run": clock["part_run"], "spread": clock["spread"]}
 
 
 def sides_of(case):
-    return ("quern", *ROUNDINGS) if case[3] == case[4] == 128 else ("quern",)
+    if not case.qk == case.vo == 128:
+        return ("quern",)
+    return ("quern", *ROUNDINGS) if case.chip == "gfx942" else ("quern", "rtne")
+
+
+def command_of(options):
+    """Returns the command that writes what this one writes."""
+    only = "".join(f" --only {name}" for name in options.only or ())
+    return f"python bench/clock_attention.py --aiter CLONE{only} --json bench/results/{options.json.name}"
 
 
 def main():
@@ -140,17 +159,18 @@ def main():
     if options.one:
         name, side = options.one
         return run_quern(options, CASES[name]) if side == "quern" else run_aiter(options, CASES[name], side)
-    results = []
+    report = {"benchmark": "clock_attention", "times": "modelled", "aiter": objects.COMMIT, "results": []}
+    if options.json:
+        report["command"] = command_of(options)
     print(f"{'case':12} {'side':6} {'us':>10} {'no limit':>10} {'TFLOP/s':>8} {'published':>9}")
     for name in options.only or CASES:
         for side in sides_of(CASES[name]):
-            r = model(options, name, side)
-            results.append(r)
+            r = model(options, CASES[name], side)
+            report["results"].append(r)
             print(f"{name:12} {side:6} {r['us']:10.1f} {r['us_without_limit']:10.1f} {r['tflops']:8.1f} "
                   f"{r['published_tflops'] or '':>9}", flush=True)
     if options.json:
-        options.json.write_text(json.dumps({"times": "modelled", "chip": "gfx942", "aiter": objects.COMMIT, "results": results},
-                                           indent=1) + "\n")
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import sys
 TOP = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [TOP / "docs/performance.md", TOP / "docs/performance_h200.md"]
 MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
+CHIPS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 SIDES = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
 
 
@@ -155,6 +156,26 @@ def flux_table(report):
             f"    {report['command']}\n\n" + table(["side", *parts, "all"], rows))
 
 
+def heads_of(r):
+    """Returns the shape of an attention problem as docs/performance.md writes it."""
+    batch = f"{r['batch']} × " if r["batch"] > 1 else ""
+    dims = f"{r['qk']}" if r["qk"] == r["vo"] else f"{r['qk']} and {r['vo']} in v"
+    return f"{batch}{r['heads']} × {r['tokens']}, {dims}{', causal' if r['causal'] else ''}"
+
+
+def clock_attention_table(report):
+    """Returns the table of what bench/clock_attention.py wrote, a row a side; what the sides share stands in the first."""
+    rows, before = [], None
+    for r in report["results"]:
+        shape = [CHIPS[r["chip"]], heads_of(r)]
+        side = r["side"] if r["side"] == "quern" else f"AITER `{r['side']}`"
+        rows.append([*(shape if shape != before else ["", ""]), side, f"{r['us']:.0f}", f"{r['us_without_limit']:.0f}",
+                     f"{r['tflops']:.0f}", f"{r['published_tflops'] or ''}"])
+        before = shape
+    titles = ["chip", "heads × tokens, head_dim", "side", "µs", "µs without the power limit", "TFLOP/s", "published"]
+    return f"    {report['command']}\n\n" + table(titles, rows)
+
+
 # ---- the simulator's own speed
 
 INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
@@ -196,6 +217,8 @@ def any_table(report):
         return experts_table(report)
     if report.get("benchmark") == "sim_flux":
         return flux_table(report)
+    if report.get("benchmark") == "clock_attention":
+        return clock_attention_table(report)
     if "results" in report:
         return bench_table(report)
     if "rows" in report:
