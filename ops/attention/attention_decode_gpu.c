@@ -8,16 +8,22 @@
 //           the waves' results are merged in the waves' order, so that bits do not depend on which
 //           wave was first
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
-// LDS       places of a wave's values; at the end of a chunk the waves' results, some columns at
-//           once
+// LDS       where a wave's keys and values lie; at the end of a chunk the waves' results, some
+//           columns at once
 // Registers a tile of k and of v, as the matrix core takes them: keys are used once, so LDS would
-// save no reading. A lane
-//           loads of each key that is its part's the elements of v that lie side by side, RUN d +
-//           n, and column d of the matrix core's tile n is that element: so v is transposed in the
-//           lane's own registers
+//           save no reading. A lane loads of each key that is its part's the elements of v that
+//           lie side by side, RUN d + n, and column d of the matrix core's tile n is that element:
+//           so v is transposed in the lane's own registers
 // Edges     as attention_tile_gpu.c
-// Schedule  ask for k and v of a tile; scores, maxima, weights; o. Other waves compute meanwhile
+// Schedule  scores of a tile, then ask for the next tile's k; maxima, weights; o, then ask for the
+//           next tile's v. So memory always has something to do for each wave, and k and v have
+//           one place each. A tile's page numbers are asked for a tile earlier. With QK_TIGHT a
+//           tile is loaded when the last one is done, v after k
+#if QK_NARROW
+#include "mma/narrow.h"
+#endif
 #include "attention_scores_gpu.h"
+#include "code.h"
 #include "halves.h"
 
 enum { FEW = QK_ATTENTION_FEW_ROWS, LINES = QD_MMA_ROWS, RUN = D / LINES };
@@ -26,6 +32,9 @@ enum { PIECE = RUN < 8 ? RUN : 8, RUN_PIECES = RUN / PIECE }; // of v: elements 
 enum { PIECE_BYTES = PIECE * KV_BYTES, PIECE_WORDS = PIECE_BYTES < 4 ? 1 : PIECE_BYTES / 4 };
 enum { WORDS = sizeof(qd_mma_operand) / 4, FRAGMENT_KEYS = 2 * WORDS }; // those of a lane, of
                                                                         // QD_MMA_K
+enum { STRIDE_KEYS = WAVES * TILE }; // from a wave's tile to its next
+enum { PLACE_LOADS = (2 * TILE + QD_WAVE - 1) / QD_WAVE };
+enum { K_STEPS = D / QD_MMA_K, K_PIECES = WORDS / 4 }; // products along a key; pieces of a lane
 static_assert(RUN == O_TILES, "column d of tile n is element RUN d + n");
 
 /** If registers are few, q stays in LDS, and k and v of a tile are not in registers at one
@@ -39,9 +48,14 @@ typedef struct run {
 
 /** A tile of keys and values on its way to the matrix core. */
 typedef struct tile {
-    kv_piece k[S_TILES][D / QD_MMA_K][WORDS / 4];
+    kv_piece k[S_TILES][K_STEPS][K_PIECES];
     run v[FRAGMENTS][FRAGMENT_KEYS];
 } tile;
+
+/** The pages of the next tile's keys. */
+typedef struct loader {
+    int32_t pages[PLACE_LOADS];
+} loader;
 
 /** Keeps a conversion from beginning before the product of the last one, if registers are few. */
 QD_INLINE void pin(void) {
@@ -51,28 +65,65 @@ QD_INLINE void pin(void) {
 
 // ---- from memory
 
-/** Where a wave's values lie, in bytes from head 0 of page 0. */
-[[clang::loader_uninitialized]] static QD_LDS int64_t places[WAVES][TILE];
+/** Where a wave's keys and values lie, in bytes from k's and v's beginning. */
+[[clang::loader_uninitialized]] static QD_LDS int64_t places[WAVES][2][TILE];
 
-/** Returns where a key's row lies; keys past the end repeat the last one. */
-QD_INLINE int64_t place_of_key(const part *p, const qk_attention_args *g,
-                               const qk_attention_rows *rows, uint32_t key) {
-    const int64_t row =
-        qk_attention_key(g, rows, &p->request, p->index, qd_min(key, p->chunk_end - 1));
-    return (p->kv_head * rows->head + row) * KV_BYTES;
+/** Returns the key whose place a lane finds; keys past the end repeat the last one. */
+QD_INLINE uint32_t key_of_place(const part *p, uint32_t begin, uint32_t i) {
+    return qd_min(begin + (i * QD_WAVE + qd_opaque(qd_lane())) % TILE, p->chunk_end - 1);
 }
 
-/** Starts loading keys. Pieces past the end of a head repeat its last piece. */
-QD_INLINE void fetch_keys(const part *p, uint32_t begin, tile *t) {
+/** Starts loading the pages of a tile's keys. */
+QD_INLINE void ask_pages(const part *p, loader *l, uint32_t begin) {
     const qk_attention_args *g = reread(p->args);
-    const uint32_t last = g->head_dim_qk / 8 - 1;
-    QD_UNROLL for (uint32_t s = 0; s < S_TILES; s++) {
-        const uint32_t key = begin + s * QD_MMA_ROWS + qd_mma_line();
-        const char *k = (const char *)g->k.data + place_of_key(p, g, &g->k, key);
-        QD_UNROLL for (uint32_t c = 0; c < D / QD_MMA_K; c++) QD_UNROLL
-            for (uint32_t i = 0; i < WORDS / 4; i++)
-                t->k[s][c][i] = ((const kv_piece *)k)[qd_min(qd_mma_piece(c, i), last)];
+    QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++)
+        if (g->kv_indices)
+            l->pages[i] = g->kv_indices[p->request.kv_begin +
+                                        (int32_t)(key_of_place(p, begin, i) / g->page_size)];
+}
+
+/** Returns k's or v's number, of which each lane wants one. They are loaded as what they are, equal
+ *  in all lanes: vector loads would have to wait for the values that are on their way. */
+QD_INLINE int64_t either(bool is_v, int64_t of_v, int64_t of_k) {
+    of_v = uniform64(of_v), of_k = uniform64(of_k);
+    return is_v ? of_v : of_k;
+}
+
+/** Writes where the keys and values of a tile lie, whose pages are known. */
+QD_INLINE void put_places(const part *p, const loader *l, uint32_t begin) {
+    const qk_attention_args *g = reread(p->args);
+    qd_wave_barrier(); // all lanes have read the last tile's places
+    QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++) {
+        const uint32_t at = i * QD_WAVE + qd_opaque(qd_lane()), key = key_of_place(p, begin, i);
+        const bool is_v = at >= TILE;
+        const int64_t in = g->kv_indices ? l->pages[i] : (int64_t)p->index;
+        const uint32_t slot = g->kv_indices ? key % g->page_size : p->request.kv_begin + key;
+        const int64_t place = in * either(is_v, g->v.block, g->k.block) +
+                              slot * either(is_v, g->v.token, g->k.token) +
+                              p->kv_head * either(is_v, g->v.head, g->k.head);
+        if (at < 2 * TILE)
+            places[qd_opaque(qd_wave())][is_v][at % TILE] = place * KV_BYTES;
     }
+    qd_wave_barrier();
+}
+
+/** Starts loading a lane's pieces of a key. Those past the end of a head repeat its last piece. */
+QD_INLINE void fetch_key(const char *k, uint32_t pieces, kv_piece to[K_STEPS][K_PIECES]) {
+    const kv_piece *first = (const kv_piece *)k + qd_mma_piece(0, 0);
+    QD_UNROLL for (uint32_t c = 0; c < K_STEPS; c++) QD_UNROLL
+        for (uint32_t i = 0; i < K_PIECES; i++)
+            to[c][i] = pieces == D / 8
+                           ? first[c * (QD_MMA_K / 8) + i]
+                           : ((const kv_piece *)k)[qd_min(qd_mma_piece(c, i), pieces - 1)];
+}
+
+/** Starts loading keys. */
+QD_INLINE void fetch_keys(const part *p, tile *t) {
+    const qk_attention_args *g = reread(p->args);
+    const char *data = g->k.data;
+    QD_UNROLL for (uint32_t s = 0; s < S_TILES; s++)
+        fetch_key(data + places[qd_opaque(qd_wave())][0][s * QD_MMA_ROWS + qd_mma_line()],
+                  g->head_dim_qk / 8, t->k[s]);
 }
 
 /** Returns which key of a tile is number `of` in fragment f of the values that this lane has, in
@@ -81,28 +132,22 @@ QD_INLINE uint32_t value_key(uint32_t f, uint32_t of) {
     return qd_mma_pair(4 * qd_mma_piece(f, of / 8) + of / 2 % 4) + of % 2 * QD_MMA_PAIR;
 }
 
-/** Starts loading values. Values past the end of a head repeat its last ones; nobody stores the
+/** Starts loading values. Those past the end of a head repeat its last ones; nobody stores the
  *  results. */
-QD_INLINE run load_run(const char *v, uint32_t head_dim) {
-    run r;
-    QD_UNROLL for (uint32_t i = 0; i < RUN_PIECES; i++) {
-        const uint32_t d = qd_min(RUN * qd_mma_line() + i * PIECE, head_dim - PIECE);
-        __builtin_memcpy(r.words[i], __builtin_assume_aligned(v + d * KV_BYTES, PIECE_BYTES),
-                         PIECE_BYTES);
-    }
-    return r;
-}
-
-QD_INLINE void fetch_values(const part *p, uint32_t begin, tile *t) {
+QD_INLINE void fetch_values(const part *p, tile *t) {
     const qk_attention_args *g = reread(p->args);
-    QD_LDS int64_t *mine = places[qd_wave()];
-    if (qd_lane() < TILE)
-        mine[qd_lane()] = place_of_key(p, g, &g->v, begin + qd_lane());
-    qd_wave_barrier();
-    QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) QD_UNROLL
-        for (uint32_t i = 0; i < FRAGMENT_KEYS; i++)
-            t->v[f][i] = load_run((const char *)g->v.data + mine[value_key(f, i)], g->head_dim_vo);
-    qd_wave_barrier(); // all lanes have read these places before the next tile's are written
+    const char *data = g->v.data;
+    QD_UNROLL for (uint32_t i = 0; i < RUN_PIECES; i++) {
+        const uint32_t d =
+            qd_min(RUN * qd_opaque(qd_mma_line()) + i * PIECE, g->head_dim_vo - PIECE);
+        QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) QD_UNROLL
+            for (uint32_t key = 0; key < FRAGMENT_KEYS; key++) {
+                const char *v =
+                    data + places[qd_opaque(qd_wave())][1][value_key(f, key)] + d * KV_BYTES;
+                __builtin_memcpy(t->v[f][key].words[i], __builtin_assume_aligned(v, PIECE_BYTES),
+                                 PIECE_BYTES);
+            }
+    }
 }
 
 // ---- products
@@ -186,23 +231,28 @@ QD_INLINE void multiply_values(wave *w, const tile *t,
     }
 }
 
-QD_INLINE void take_tile(const part *p, wave *w, uint32_t begin) {
+/** Adds a tile, whose keys and values are on their way, and asks for the one at `next`. */
+QD_INLINE void take_tile(const part *p, wave *w, loader *l, tile *t, uint32_t begin,
+                         uint32_t next) {
     qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN];
     qd_mma_acc s[S_TILES];
-    tile t;
-    fetch_keys(p, begin, &t);
-    if (!is_tight)
-        fetch_values(p, begin, &t);
-    clear_past_end(p, &t);
-    multiply_keys(w, &t, s);
+    clear_past_end(p, t);
+    multiply_keys(w, t, s);
+    if (!is_tight) {
+        put_places(p, l, next);
+        ask_pages(p, l, next + STRIDE_KEYS);
+        fetch_keys(p, t);
+    }
     if (p->transforms)
         transform_all(p, w, begin, s);
     if (begin < w->all_first || begin + TILE > w->all_end)
         hide(w, begin, s);
     weigh(w, s, p->transforms, weights);
     if (is_tight)
-        fetch_values(p, begin, &t);
-    multiply_values(w, &t, weights);
+        fetch_values(p, t);
+    multiply_values(w, t, weights);
+    if (!is_tight)
+        fetch_values(p, t);
 }
 
 // ---- merging the waves' results
@@ -258,7 +308,7 @@ QD_INLINE void level(const part *p, wave *w) {
     }
     qd_barrier();
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
-        const uint32_t row = qd_mma_column(i) % FEW;
+        const uint32_t row = qd_opaque(qd_mma_column(i)) % FEW;
         const total t = add_up(row);
         own[i] = qd_exp2(w->rows[i].top - __builtin_fmaxf(t.top, least));
         if (qd_wave() == 0 && qd_mma_part() == 0 && w->rows[i].exists)
@@ -271,7 +321,8 @@ QD_INLINE void level(const part *p, wave *w) {
 /** Writes tiles first .. first + STEP - 1 of o to LDS. */
 QD_INLINE void put_columns(const wave *w, uint32_t first) {
     QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
-        const uint32_t row = qd_mma_column(qd_mma_own(e)), d = qd_mma_row(qd_mma_part(), e);
+        const uint32_t row = qd_opaque(qd_mma_column(qd_mma_own(e))),
+                       d = qd_mma_row(qd_opaque(qd_mma_part()), e);
         if (row < FEW) QD_UNROLL
             for (uint32_t n = 0; n < STEP; n++)
                 columns[qd_wave()][row][d * STEP + n] = w->o[first + n][e];
@@ -281,7 +332,7 @@ QD_INLINE void put_columns(const wave *w, uint32_t first) {
 /** Stores the sums of all waves' columns. */
 QD_INLINE void store_columns(const part *p, uint32_t first) {
     const qk_attention_args *g = reread(p->args);
-    for (uint32_t i = qd_thread(); i < p->row_end * LINES * STEP; i += THREADS) {
+    for (uint32_t i = qd_opaque(qd_thread()); i < p->row_end * LINES * STEP; i += THREADS) {
         const uint32_t row = i / (LINES * STEP), column = i % (LINES * STEP);
         const uint32_t d = RUN * (column / STEP) + first + column % STEP;
         float sum = 0;
@@ -310,14 +361,48 @@ QD_INLINE void store(const part *p, wave *w) {
 
 // ---- the kernel
 
+/** Returns the wave's first tile that any row sees. */
+QD_INLINE uint32_t first_tile(const part *p, const wave *w) {
+    const uint32_t begin = p->chunk_begin + qd_uniform(qd_wave()) * TILE;
+    const uint32_t past = w->any_first > begin + TILE - 1 ? w->any_first - begin - TILE + 1 : 0;
+    return begin + (past + STRIDE_KEYS - 1) / STRIDE_KEYS * STRIDE_KEYS;
+}
+
+/** Starts loading the tile at `begin`, whose pages are known, and the pages of the next. */
+QD_INLINE void begin_tile(const part *p, loader *l, tile *t, uint32_t begin) {
+    put_places(p, l, begin);
+    ask_pages(p, l, begin + STRIDE_KEYS);
+    fetch_keys(p, t);
+    if (!is_tight)
+        fetch_values(p, t);
+}
+
+/** Starts the rows. Queries are loaded after the first pages, for which keys wait. */
+QD_INLINE void start_rows(const part *p, wave *w) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        w->rows[i] = make_row(p, qd_mma_column(i));
+        load_query(p, w, i);
+    }
+    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)
+        w->o[n] = 0;
+}
+
 QD_INLINE void take_chunk(const part *p) {
     wave w;
-    begin_rows(p, &w, 0);
+    tile t;
+    loader l = {};
+    find_keys(p, &w, 0);
+    uint32_t tile = first_tile(p, &w);
+    if (tile < w.any_end)
+        ask_pages(p, &l, tile);
+    start_rows(p, &w);
     put_queries(&w);
-    for (uint32_t tile = p->chunk_begin + qd_uniform(qd_wave()) * TILE; tile < w.any_end;
-         tile += WAVES * TILE) {
-        if (tile + TILE > w.any_first)
-            take_tile(p, &w, tile);
+    if (tile < w.any_end && !is_tight)
+        begin_tile(p, &l, &t, tile);
+    for (; tile < w.any_end; tile += STRIDE_KEYS) {
+        if (is_tight)
+            begin_tile(p, &l, &t, tile);
+        take_tile(p, &w, &l, &t, tile, tile + STRIDE_KEYS);
     }
     store(p, &w);
 }
@@ -334,7 +419,11 @@ QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work 
     } while (p.chunk_begin < work->kv_end);
 }
 
+static void code_end(void);
+
+QD_WAVES_PER_EU(QK_MIN_WAVES, QK_MAX_WAVES)
 QD_KERNEL(THREADS) qk_attention_decode(qk_attention_args args) {
+    QD_ASK_FOR_CODE(code_end);
     const uint32_t heads = args.num_kv_heads, parts = qk_attention_count(&args) * heads;
     for (uint32_t id = qd_block(); id < parts; id += __gpu_num_blocks(0)) {
         const qk_attention_work work = uniform_work(qk_attention_find(reread(&args), id / heads));
@@ -342,3 +431,5 @@ QD_KERNEL(THREADS) qk_attention_decode(qk_attention_args args) {
             take_work(&args, &work, id % heads);
     }
 }
+
+QD_CODE_END(code_end)

@@ -11,6 +11,7 @@
 //           debug_fill_dropout_rng
 #include "attention_any_abi.h"
 #include "attention_row_gpu.h"
+#include "code.h"
 #include "reduce.h"
 
 enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
@@ -18,7 +19,7 @@ enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
 // ---- merging chunks
 
 /** A lane's columns of o, FEW or WIDE; results that a lane loads before it uses one. */
-enum { FEW = 2, WIDE = 128 / QD_WAVE, LOADS = 16 };
+enum { FEW = 2, WIDE = 128 / QD_WAVE, LOADS = QD_WAVE / 2 };
 
 /** Columns of a split request's row: `chunks` partial results, so many numbers apart. */
 typedef struct split {
@@ -136,8 +137,11 @@ QD_INLINE void merge_work(const qk_attention_args *g, const qk_attention_work *w
     }
 }
 
+static void code_end(void);
+
 QD_KERNEL_WITHIN(THREADS, 80, qk_attention_merge)(const qk_attention_args g) {
     qd_begin();
+    QD_ASK_FOR_CODE(code_end);
     const uint32_t count = qk_attention_count_merges(&g) * g.num_kv_heads;
     const uint32_t parts = qd_max(__gpu_num_blocks(0) / qd_max(count, 1), 1);
     for (uint32_t id = qd_block(); id < count * parts; id += __gpu_num_blocks(0)) {
@@ -146,6 +150,8 @@ QD_KERNEL_WITHIN(THREADS, 80, qk_attention_merge)(const qk_attention_args g) {
         merge_work(&g, &work, merge % g.num_kv_heads, id - merge * parts, parts);
     }
 }
+
+QD_CODE_END(code_end)
 
 // ---- merging the caller's states
 

@@ -23,6 +23,7 @@
 //           line is column d, and uses element RUN d + n for tile n of o: the transposition is a
 //           permutation of halves in its registers
 #include "../attention/attention_scores_gpu.h"
+#include "code.h"
 #include "halves.h"
 #include "mla_abi.h"
 
@@ -354,8 +355,11 @@ QD_INLINE void take_work(const qk_mla_args *args, const qk_attention_work *work)
     } while (p.chunk_begin < work->kv_end);
 }
 
+static void code_end(void);
+
 QD_WAVES_PER_EU(1, 2) // LDS has room for no more on CDNA, nor registers on RDNA
 QD_KERNEL(THREADS) qk_mla_tile(qk_mla_args args) {
+    QD_ASK_FOR_CODE(code_end);
     const uint32_t count = qk_attention_count(&args.common);
     clear_keys();
     for (uint32_t id = qd_block(); id < count; id += __gpu_num_blocks(0)) {
@@ -364,3 +368,5 @@ QD_KERNEL(THREADS) qk_mla_tile(qk_mla_args args) {
             take_work(&args, &work);
     }
 }
+
+QD_CODE_END(code_end)
