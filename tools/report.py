@@ -119,33 +119,33 @@ def step_table(report):
             table(["side", "ms a step", "TFLOP/s", "of PyTorch's best", "apart from `eager`"], rows))
 
 
-def modelled_table(report):
-    """Returns the table of what bench/sim_peers.py wrote: modelled microseconds with the limit of power, in brackets without."""
-    def time_of(side):
-        return f"{side['ns'] / 1e3:.1f} ({side['unlimited_ns'] / 1e3:.1f})" if side else "-"
+def modelled_time(side, digits):
+    """Returns the microseconds of one side of a run on the clock, in brackets without the limit of power."""
+    return f"{side['ns'] / 1e3:.{digits}f} ({side['unlimited_ns'] / 1e3:.{digits}f})" if side else "-"
 
-    def ratio_of(r, side):
-        return f"{r['quern']['ns'] / r[side]['ns']:.2f}" if r.get(side) else "-"
-    rows = [[f"{r['m']} × {r['n']} × {r['k']}", time_of(r["quern"]),
-             f"{2 * r['m'] * r['n'] * r['k'] / r['quern']['ns'] / 1e3:.0f}", time_of(r.get("aiter")), time_of(r.get("triton")),
-             ratio_of(r, "aiter"), ratio_of(r, "triton")] for r in report["rows"]]
+
+def modelled_ratio(row, side):
+    return f"{row['quern']['ns'] / row[side]['ns']:.2f}" if row.get(side) else "-"
+
+
+def modelled_rows(report, titles, rows):
     return (f"Modelled MI300X, `sim:gfx942`. Microseconds with the board's limit of power, in brackets without it:\n\n"
-            f"    {report['command']}\n\n" +
-            table(["M × N × K", "quern", "TFLOP/s", "AITER", "Triton", "quern / AITER", "quern / Triton"], rows))
+            f"    {report['command']}\n\n" + table([*titles, "quern / AITER", "quern / Triton"], rows))
+
+
+def modelled_table(report):
+    """Returns the table of what bench/sim_peers.py wrote: modelled microseconds of each side, in brackets without the power limit."""
+    rows = [[f"{r['m']} × {r['n']} × {r['k']}", modelled_time(r["quern"], 1),
+             f"{2 * r['m'] * r['n'] * r['k'] / r['quern']['ns'] / 1e3:.0f}", modelled_time(r.get("aiter"), 1),
+             modelled_time(r.get("triton"), 1), modelled_ratio(r, "aiter"), modelled_ratio(r, "triton")] for r in report["rows"]]
+    return modelled_rows(report, ["M × N × K", "quern", "TFLOP/s", "AITER", "Triton"], rows)
 
 
 def experts_table(report):
     """Returns the table of what bench/sim_moe.py wrote, likewise."""
-    def time_of(side):
-        return f"{side['ns'] / 1e3:.0f} ({side['unlimited_ns'] / 1e3:.0f})" if side else "-"
-
-    def ratio_of(r, side):
-        return f"{r['quern']['ns'] / r[side]['ns']:.2f}" if r.get(side) else "-"
-    rows = [[str(r["tokens"]), str(r["experts_met"]), *(time_of(r.get(s)) for s in ("quern", "aiter", "triton")),
-             *(ratio_of(r, s) for s in ("aiter", "triton"))] for r in report["rows"]]
-    return (f"Modelled MI300X, `sim:gfx942`. Microseconds with the board's limit of power, in brackets without it:\n\n"
-            f"    {report['command']}\n\n" +
-            table(["tokens", "experts met", "quern", "AITER", "Triton", "quern / AITER", "quern / Triton"], rows))
+    rows = [[str(r["tokens"]), str(r["experts_met"]), *(modelled_time(r.get(s), 0) for s in ("quern", "aiter", "triton")),
+             *(modelled_ratio(r, s) for s in ("aiter", "triton"))] for r in report["rows"]]
+    return modelled_rows(report, ["tokens", "experts met", "quern", "AITER", "Triton"], rows)
 
 
 def flux_table(report):
@@ -211,14 +211,9 @@ def emulator_table(report):
 
 
 def any_table(report):
-    if report.get("benchmark") == "sim_peers":
-        return modelled_table(report)
-    if report.get("benchmark") == "sim_moe":
-        return experts_table(report)
-    if report.get("benchmark") == "sim_flux":
-        return flux_table(report)
-    if report.get("benchmark") == "clock_attention":
-        return clock_attention_table(report)
+    by_name = {"sim_peers": modelled_table, "sim_moe": experts_table, "sim_flux": flux_table, "clock_attention": clock_attention_table}
+    if report.get("benchmark") in by_name:
+        return by_name[report["benchmark"]](report)
     if "results" in report:
         return bench_table(report)
     if "rows" in report:

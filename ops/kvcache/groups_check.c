@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check problems of "kvcache_groups": scales and codes follow the definition, worked out here in
-// double precision, and each byte of rotated keys must be its source's. Places come from what the
-// case was made of.
+// The check problems of "kvcache_groups": scales and codes follow the definition, worked out here
+// in double precision, and each byte of rotated keys must be its source's. Places come from what
+// the case was made of.
 #include "../../check/case.h"
 #include "kvcache.h"
 #include "kvcache_check.h"
