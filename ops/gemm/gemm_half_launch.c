@@ -32,17 +32,17 @@ static bool takes_operand(const char *name, const void *data, int64_t row, int64
 
 /** Returns whether groups and d are such as the tile takes them. */
 static bool takes_tile(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
-    const int64_t rows = variant->config.rows, columns = variant->config.columns;
+    const int64_t columns = variant->config.columns;
     if (qni_gemm_together(p) > columns)
         return qni_no(why, "scale_d's groups are of %ld columns of the product, the tile has %ld",
                       (long)qni_gemm_together(p), (long)columns);
     if (qni_is_fp8(p->dtype_d) && 128 % columns != 0)
         return qni_no(why, "d is %s: groups of 128 columns are not made of the tile's %ld",
                       qni_dtype_name(p->dtype_d), (long)columns);
-    if (p->grouping == QN_GEMM_GROUPED_INDEX && rows > 128)
-        return qni_no(why, "groups begin at multiples of 128 rows, the tile has %ld", (long)rows);
-    if (p->grouping == QN_GEMM_GROUPED_ENDS && variant->config.flags & QNI_GEMM_A_ACROSS)
-        return qni_no(why, "groups may begin at any row, which across is not 4-byte aligned");
+    if (p->grouping == QN_GEMM_GROUPED_ENDS && variant->config.flags & QNI_GEMM_A_ACROSS &&
+        p->m_alignment % 2 != 0)
+        return qni_no(why, "m_alignment=%ld: groups may begin at odd rows, not 4-byte aligned",
+                      (long)p->m_alignment);
     return true;
 }
 
@@ -71,7 +71,9 @@ bool qni_gemm_half_supports(const qni_variant *variant, const qn_device *, const
 double qni_gemm_half_cost(const qni_variant *variant, const qn_device *device,
                           const void *problem) {
     const qni_gemm_problem *p = problem;
-    const int64_t rows = variant->config.rows, columns = variant->config.columns;
+    const bool is_by_index = p->grouping == QN_GEMM_GROUPED_INDEX;
+    const int64_t rows = is_by_index && variant->config.rows > 128 ? 128 : variant->config.rows;
+    const int64_t columns = variant->config.columns;
     const int64_t likely = qni_gemm_likely_rows(p), units = device->info.num_compute_units;
     const int64_t groups = p->grouping == QN_GEMM_DENSE ? 1 : p->groups;
     const int64_t tiles = groups * qni_pieces(likely, rows) * qni_pieces(p->n, columns);

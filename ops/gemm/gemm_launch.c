@@ -13,11 +13,12 @@ enum { MAX_THREADS = 512 }; // of any kernel here
 
 /** Returns how many tiles of `rows` rows the grid must offer. Each group may end with a part of a
  *  tile, and a tile has a row at least: most tiles are there if as many groups as can be have one
- *  row more than whole tiles have. */
+ *  row more than whole tiles have. Groups by index begin at multiples of 128 rows, so that higher
+ *  tiles take so many. */
 static int64_t count_row_tiles(const qni_gemm_problem *p, int64_t rows) {
-    if (p->grouping != QN_GEMM_GROUPED_ENDS)
-        return qni_pieces(p->m, rows);
-    return p->m <= p->groups ? p->m : p->groups + (p->m - p->groups) / rows;
+    if (p->grouping == QN_GEMM_GROUPED_ENDS)
+        return p->m <= p->groups ? p->m : p->groups + (p->m - p->groups) / rows;
+    return qni_pieces(p->m, p->grouping == QN_GEMM_GROUPED_INDEX && rows > 128 ? 128 : rows);
 }
 
 int64_t qni_gemm_count_tiles(const qni_gemm_problem *p, int64_t rows, int64_t columns) {

@@ -35,7 +35,7 @@ enum {
     REREAD_EVERY = (STEPS - REREAD - 4) / READS,
 };
 static_assert(TM % (8 * WAVES) == 0 && TN % (4 * WAVES) == 0 && EMPTY <= STEPS / 2);
-static_assert(REREAD_EVERY >= 1);
+static_assert(REREAD_EVERY >= 1 && TM == 256);
 static_assert(!QK_A_ACROSS || LOADS_A == 4);
 static_assert(!QK_B_ACROSS || (!HAS_FOUR && (LOADS_B == 2 || LOADS_B == 4)));
 
@@ -257,9 +257,12 @@ QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_wide(QK_GEMM_PARAMETER) {
     QK_GEMM_OPEN
     uint32_t tile_m, tile_n;
     qk_gemm_tile tile;
+    // Groups by index begin at multiples of 128 rows: such tiles are of half as many.
+    const uint32_t rows = g.grouping == QK_GROUPED_INDEX ? TM / 2 : TM;
     order(&g, qd_block(), &tile_m, &tile_n);
-    if (!qk_gemm_find_tile(&g, tile_m, TM, &tile))
+    if (!qk_gemm_find_tile(&g, tile_m, rows, &tile))
         return;
+    tile.end = qd_min(tile.end, tile.row + rows);
     const uint32_t n0 = tile_n * TN;
     wave w;
     begin(&w.p, &g, &tile, n0);
