@@ -255,6 +255,8 @@ static const qni_gemm_spec full_specs[] = {
     // CDNA's tiles of 256 rows: the eight rows that pass the end in whole K-blocks, f16, the ends.
     DENSE(300, 140, 192, BF, BF, BF, TN), DENSE(300, 140, 192, F16, F16, F16, NN), DENSE(300, 140, 192, F16, F16, F32, TT), DENSE(258, 130, 256, F16, F16, F16, TN, .adds_c = true),
     DENSE(300, 500, 320, F16, F16, F16), DENSE(270, 460, 136, BF, BF, BF, SILU, BIAS), DENSE(270, 460, 136, F16, F16, F32, GELU, GATE(1)), DENSE(270, 460, 136, BF, BF, F16, TN, SILU, BIAS),
+    DENSE(66, 70, 200, F16, F16, BF, TN), DENSE(72, 136, 8, F16, F16, F16, TN), DENSE(66, 70, 200, F16, F16, BF, TT), DENSE(72, 136, 8, F16, F16, F16, TT), DENSE(66, 70, 200, F16, F16, BF, NN),
+    DENSE(300, 260, 200, F16, F16, F16, TT), DENSE(300, 260, 200, F16, F16, F16, TN), DENSE(300, 260, 200, F16, F16, F16, NN),
     GROUPED(ENDS, 7, 0, 460, 136, BF, BF, .m_alignment = 16, .zero_padding = true), GROUPED(MASKED, 3, 300, 460, 136, F16, F16, .rows = QNI_ROWS_FULL), GROUPED(MASKED, 3, 300, 260, 192, F16, F16, TN, .rows = QNI_ROWS_FULL),
     // Groups whose lines take turns, as the heads of MLA's absorbed products; a NaN in one of them
     // must not reach its neighbours' edges.

@@ -35,9 +35,10 @@ static void problems_agree(void **) {
      .is_packed = true}
 
 static void levels_agree(void **) {
-    static const qni_gemm_spec specs[] = {PACKED(130, 140, 412, BF), PLAIN(70, 66, 200, QNI_E4M3FN),
-                                          PLAIN(70, 66, 200, BF), PLAIN(70, 66, 200, QNI_F16),
-                                          PLAIN(70, 66, 200, QNI_F32)};
+    static const qni_gemm_spec specs[] = {
+        PACKED(130, 140, 412, BF),   PLAIN(70, 66, 200, QNI_E4M3FN), PLAIN(70, 66, 200, BF),
+        PLAIN(70, 66, 200, QNI_F16), PLAIN(70, 66, 200, QNI_F32),    CASES_ACROSS(BF),
+        CASES_ACROSS(QNI_F16)};
     run_levels(specs, sizeof specs / sizeof *specs);
 }
 

@@ -164,7 +164,9 @@ static void every_level_agrees(void **) {
         {.m = 70, .n = 66, .k = 200, .dtype_a = BF, .dtype_b = BF, .dtype_d = BF},
         {.m = 70, .n = 66, .k = 200, .dtype_a = QNI_F16, .dtype_b = QNI_F16, .dtype_d = BF},
         {.m = 70, .n = 66, .k = 200, .dtype_a = QNI_F16, .dtype_b = FN, .dtype_d = BF},
-        {.m = 70, .n = 66, .k = 200, .dtype_a = F32, .dtype_b = QNI_F16, .dtype_d = F32}};
+        {.m = 70, .n = 66, .k = 200, .dtype_a = F32, .dtype_b = QNI_F16, .dtype_d = F32},
+        CASES_ACROSS(BF),
+        CASES_ACROSS(QNI_F16)};
     run_levels(specs, sizeof specs / sizeof *specs);
 }
 

@@ -53,7 +53,7 @@ static inline qni_gemm_spec small_spec(qn_gemm_grouping grouping) {
                            .dtype_d = QNI_BF16};
 }
 
-enum { MAX_KERNELS = 64 }; // of an op
+enum { MAX_KERNELS = 96, MAX_CASES = 16 }; // of an op
 
 /** How often each of the op's kernels ran. */
 typedef struct tally {
@@ -103,6 +103,20 @@ static inline bool run_kernel(const qni_variant *variant, qni_gemm_case *c) {
     return true;
 }
 
+// Cases of a type whose rows of a, of b, or of both lie across k: what kernels for those layouts
+// take.
+#define CASE_ACROSS(TYPE, A, B)                                                                    \
+    {.m = 70,                                                                                      \
+     .n = 66,                                                                                      \
+     .k = 200,                                                                                     \
+     .dtype_a = TYPE,                                                                              \
+     .dtype_b = TYPE,                                                                              \
+     .dtype_d = QNI_BF16,                                                                          \
+     .a_transposed = A,                                                                            \
+     .b_transposed = B}
+#define CASES_ACROSS(TYPE)                                                                         \
+    CASE_ACROSS(TYPE, false, true), CASE_ACROSS(TYPE, true, false), CASE_ACROSS(TYPE, true, true)
+
 /** Returns the kernel with an image of another optimisation, which the JIT compiles. */
 static inline qni_variant at_level(const qni_variant *variant, const char *level) {
     qni_variant copy = *variant;
@@ -130,8 +144,8 @@ static inline void run_kernel_levels(const qni_variant *variant, qni_gemm_case *
 /** Runs each GPU kernel that the device can run, with a sanitizer every third, as clang compiles it
  *  at other levels of optimisation. Unoptimised code keeps its variables in scratch. */
 static inline void run_levels(const qni_gemm_spec *specs, size_t count) {
-    qni_gemm_case cases[8];
-    assert_in_range(count, 1, sizeof cases / sizeof *cases);
+    qni_gemm_case cases[MAX_CASES];
+    assert_in_range(count, 1, MAX_CASES);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(qni_gemm_case_create(&cases[i], stream, &specs[i], 4), QN_OK);
     for (int i = 0; i < qni_op_gemm.num_variants; i += QNI_IS_SANITIZED ? 3 : 1)

@@ -74,7 +74,7 @@ def _absorbed(run, module, expansion, q_nope, q_pe, latents, k_pe):
     plan = _plan(batch, latents.shape[1], heads, rank)
     schedule, workspace = run.plan_tensors(plan, q)
     out, pages = torch.empty_like(q), torch.arange(batch, dtype=torch.int32, device=q.device)
-    run("mla_decode", out, None, q, q_pe, latents, k_pe, pages, plan.host_for(q), schedule, workspace, None, None, False, 0,
+    run("mla_decode", out, None, q, q_pe, latents, k_pe, None, pages, plan.host_for(q), schedule, workspace, None, None, False, 0,
         module.scaling, 1.0, 1.0)
     return _product(run, out, values)
 
