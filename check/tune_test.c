@@ -220,19 +220,19 @@ static void need_sim(void) {
 
 static void test_gemm(void **) {
     need_sim();
-    const char *text, *tile = "gemm.fp8_mfma_128x128", *decode = "gemm.fp8_decode";
-    child_run(choose_products, (expected[]){{4, decode}, {8192, "gemm.fp8_mfma_256x128"}, {}},
+    const char *text, *tile = "gemm.fp8_mfma_128x128", *few = "gemm.fp8_rows_16x32";
+    child_run(choose_products, (expected[]){{4, few}, {8192, "gemm.fp8_mfma_256x128"}, {}},
               nullptr);
     write_table("gemm gfx942 units=1..999 n=4096 k=7168 a=e4m3fnuz m=1..8 -> "
                 "gemm.fp8_mfma_128x128\n"
                 "gemm gfx950 -> gemm.any\n"
                 "gemm gfx942 packed=yes grouping=dense m=1024.. -> gemm.fp8_mfma_128x128\n");
-    text = CHOOSE_PRODUCTS("QUERN_LOG=kernel", {4, tile}, {9, decode}, {8192, tile});
+    text = CHOOSE_PRODUCTS("QUERN_LOG=kernel", {4, tile}, {9, few}, {8192, tile});
     assert_non_null(strstr(text, "gemm on sim:gfx942: gemm.fp8_mfma_128x128, chosen by "));
     assert_non_null(strstr(text,
                            "n=4096 k=7168 a=e4m3fnuz b=e4m3fnuz d=bf16 packed=yes epilogue=none "
                            "grouping=dense groups=1 m=4 expected_m=0; passed over "
-                           "gemm.fp8_decode: 1, not 2.25; dearer gemm.fp8_mfma_"));
+                           "gemm.fp8_decode: 0.66, not 2.25; "));
     assert_int_equal(count_text(text, "chosen by"), 2);
 }
 
@@ -243,12 +243,12 @@ static void choose_activated(void *wanted) {
 
 static void test_epilogues(void **) {
     need_sim();
-    const char *tile = "gemm.fp8_mfma_128x128", *decode = "gemm.fp8_decode";
+    const char *tile = "gemm.fp8_mfma_128x128", *few = "gemm.fp8_rows_16x32";
     write_table("gemm gfx942 epilogue=none -> gemm.fp8_mfma_128x128\n");
     CHOOSE_PRODUCTS(nullptr, {4, tile});
-    child_run(choose_activated, (expected[]){{4, decode}, {}}, with_table(nullptr));
+    child_run(choose_activated, (expected[]){{4, few}, {}}, with_table(nullptr));
     write_table("gemm gfx942 epilogue=gelu_tanh -> gemm.fp8_mfma_128x128\n");
-    CHOOSE_PRODUCTS(nullptr, {4, decode});
+    CHOOSE_PRODUCTS(nullptr, {4, few});
     child_run(choose_activated, (expected[]){{4, tile}, {}}, with_table(nullptr));
 }
 
@@ -256,22 +256,22 @@ static void test_epilogues(void **) {
  *  kernel for other batches. */
 static void test_batches(void **) {
     need_sim();
-    const char *text, *any = "gemm.any", *decode = "gemm.fp8_decode";
-    write_table("gemm gfx942 m=1..8 -> gemm.fp8_decode\ngemm gfx942 -> gemm.any\n");
+    const char *text, *any = "gemm.any", *few = "gemm.fp8_rows_16x32";
+    write_table("gemm gfx942 m=1..8 -> gemm.fp8_rows_16x32\ngemm gfx942 -> gemm.any\n");
     text = CHOOSE_PRODUCTS("QUERN_LOG=kernel", {4, any}, {9, any});
     assert_non_null(strstr(text, "gemm.any, chosen by "));
     assert_non_null(strstr(text, "/tune:2: a row has other bits by gemm.any, which takes the other "
                                  "batches; units="));
-    write_table("gemm gfx942 m=1..8 -> gemm.fp8_decode\ngemm gfx942 -> gemm.any_fp8\n");
-    CHOOSE_PRODUCTS(nullptr, {4, decode}, {9, "gemm.any_fp8"});
+    write_table("gemm gfx942 m=1..8 -> gemm.fp8_rows_16x32\ngemm gfx942 -> gemm.any_fp8\n");
+    CHOOSE_PRODUCTS(nullptr, {4, few}, {9, "gemm.any_fp8"});
     // A line that cannot be followed leaves the choice to costs, or to the line for all.
     write_table("gemm gfx942 m=1..8 -> gemm.fp8_mfma_fn_128x128\ngemm gfx942 -> gemm.any_fp8\n");
     text = CHOOSE_PRODUCTS("QUERN_LOG=kernel", {4, "gemm.any_fp8"});
     assert_non_null(strstr(text, "not gemm.fp8_mfma_fn_128x128 of "));
     assert_non_null(strstr(text, "/tune:2: a is e4m3fnuz, takes e4m3fn; units="));
     write_table("gemm gfx942 -> gemm.fp8_mfma_fn_128x128\n");
-    text = CHOOSE_PRODUCTS("QUERN_LOG=kernel", {4, decode});
-    assert_non_null(strstr(text, "gemm.fp8_decode; not gemm.fp8_mfma_fn_128x128 of "));
+    text = CHOOSE_PRODUCTS("QUERN_LOG=kernel", {4, few});
+    assert_non_null(strstr(text, "gemm.fp8_rows_16x32; not gemm.fp8_mfma_fn_128x128 of "));
 }
 
 static void choose_norm(void *) {
@@ -326,11 +326,11 @@ static void watch_products(void *) {
     qn_tune_watch(take_choice, &w);
     CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_OK);
     CHILD_CHECK(strcmp(found->name, "gemm.fp8_mfma_128x128") == 0); // by the table
-    CHILD_CHECK(w.count == 1 && strcmp(w.first, "gemm.fp8_decode") == 0);
+    CHILD_CHECK(w.count == 1 && strcmp(w.first, "gemm.fp8_rows_16x32") == 0);
     CHILD_CHECK(strcmp(w.line, "gemm gfx942 units=304 n=4096 k=7168 a=e4m3fnuz b=e4m3fnuz d=bf16 "
                                "packed=yes epilogue=none | grouping=dense groups=1 m=4 "
                                "expected_m=0") == 0);
-    CHILD_CHECK(w.num_kernels == 7 && w.bits == 0); // the last is gemm.any_mixed
+    CHILD_CHECK(w.num_kernels == 9 && w.bits == 0); // the last is gemm.any_mixed
     w.goes_on = false;
     CHILD_CHECK(qni_choose(&qni_op_gemm, device, &p, &found) == QN_E_UNSUPPORTED && w.count == 2);
     qn_tune_watch(nullptr, nullptr);

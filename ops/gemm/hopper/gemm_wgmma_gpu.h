@@ -234,8 +234,8 @@ QD_INLINE bool is_whole(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_
     const uint32_t last = qd_min(row + 64, g->m) - 1;
     if (g->grouping != QK_GROUPED_INDEX)
         return last < tile->end;
-    return row < g->m && last < tile->end && (uint32_t)g->layout[row] == tile->group &&
-           (uint32_t)g->layout[last] == tile->group;
+    return row < g->m && (ROWS == BM || last < tile->end) &&
+           (uint32_t)g->layout[row] == tile->group && (uint32_t)g->layout[last] == tile->group;
 }
 
 /** What waves that multiply need of a place: early, so that a tile ends soon. */
