@@ -23,7 +23,7 @@ export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
 version=$(sed -n 's/^project(quern VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 mkdir -p "$build"
-work=$(mktemp -d "$build/pack.XXXXXX")
+work=$(mktemp -d) # rpmbuild takes no blanks in paths
 trap 'rm -rf "$work"' EXIT
 
 echo "release: quern $version of $(git rev-parse --short HEAD), kernels for $targets"
