@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a release of the commit that is checked out, into a folder:
 #   release/release.sh BUILD FOLDER [TARGETS]     TARGETS: for which GPUs kernels are compiled; else all
-# a wheel, a tarball, a .deb and an .rpm for x86-64 with glibc 2.28 or later, an SPDX bill of materials, and SHA256SUMS. The same commit
-# gives the same bytes, whatever the folders and the day. Debian 12's packages are linked in (tools/setup.sh --release).
+# a wheel, a tarball, a .deb and an .rpm for x86-64 with glibc 2.28 or later, an SPDX bill of materials, and SHA256SUMS. Nothing
+# of the day stands in them (docs/releases.md says what of the folder does). Debian 12's packages are linked in (tools/setup.sh --release).
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=$(realpath -m "${1:?}") folder=$(realpath -m "${2:?}") targets=${3-all}
