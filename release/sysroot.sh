@@ -11,17 +11,17 @@ libraries=(libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libld.so.2)
 
 [ -e "$folder/complete" ] && exit 0
 rm -rf "$folder"
-mkdir -p "$folder/usr/lib" "$folder/work"
-export ZIG_GLOBAL_CACHE_DIR=$folder/work/global ZIG_LOCAL_CACHE_DIR=$folder/work/local
-echo 'int main(void) { return 0; }' > "$folder/work/main.c"
-"$python" -m ziglang cc -target "x86_64-linux-gnu.$glibc" -o "$folder/work/main" "$folder/work/main.c" -v > "$folder/work/log" 2>&1 ||
-  { cat "$folder/work/log" >&2; exit 1; }
+mkdir -p "$folder/usr/lib" "$folder/scratch"
+export ZIG_GLOBAL_CACHE_DIR=$folder/scratch/global ZIG_LOCAL_CACHE_DIR=$folder/scratch/local
+echo 'int main(void) { return 0; }' > "$folder/scratch/main.c"
+"$python" -m ziglang cc -target "x86_64-linux-gnu.$glibc" -o "$folder/scratch/main" "$folder/scratch/main.c" -v > "$folder/scratch/log" 2>&1 ||
+  { cat "$folder/scratch/log" >&2; exit 1; }
 
 # zig tells its linker's arguments, which name every file.
-linked=$(grep '^ld\.lld ' "$folder/work/log" | tr ' ' '\n')
+linked=$(grep '^ld\.lld ' "$folder/scratch/log" | tr ' ' '\n')
 for file in crt1.o libc_nonshared.a "${libraries[@]}"; do
   path=$(grep "/$file\$" <<< "$linked" | head -n 1)
-  [ -n "$path" ] || { echo "sysroot: zig links no $file:" >&2; cat "$folder/work/log" >&2; exit 1; }
+  [ -n "$path" ] || { echo "sysroot: zig links no $file:" >&2; cat "$folder/scratch/log" >&2; exit 1; }
   cp "$path" "$folder/usr/lib/$file"
 done
 cd "$folder/usr/lib"
@@ -33,5 +33,5 @@ for library in libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1; do
   ln -s "$library" "${library%.so*}.so"
 done
 cd - > /dev/null
-rm -rf "$folder/work"
+rm -rf "$folder/scratch"
 touch "$folder/complete"
