@@ -5,6 +5,7 @@
 
 #include <quern/activation.h>
 #include <quern/attention.h>
+#include <quern/attention_backward.h>
 #include <quern/cache.h>
 #include <quern/check.h>
 #include <quern/choice.h>

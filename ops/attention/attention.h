@@ -109,6 +109,23 @@ static inline qn_status (*qni_attention_call(const qni_attention_problem *p))(qn
     return qni_attention_is_mixed(p) ? qni_attention_run : nullptr;
 }
 
+/** Places of a call's tensors among those that qni_attention_read fills. */
+enum {
+    QNI_ATTENTION_Q,
+    QNI_ATTENTION_K,
+    QNI_ATTENTION_V,
+    QNI_ATTENTION_MASK = 5,
+    QNI_ATTENTION_SINKS = 10,
+    QNI_ATTENTION_O,
+    QNI_ATTENTION_TENSORS = 14
+};
+/** Returns where rows of a tensor of tokens and heads lie, which has been read.
+ *  attention_args.c. */
+qk_attention_rows qni_attention_rows(const qni_tensor *t, bool is_hnd);
+/** Checks a call but for its workspace, and where its tensors lie; fills the problem and the
+ *  tensors. attention_args.c. */
+qn_status qni_attention_read(const qn_stream *stream, const qn_attention_args *args,
+                             qni_attention_problem *p, qni_tensor t[QNI_ATTENTION_TENSORS]);
 /** Checks a call and fills the problem. attention_args.c. */
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
                              qni_attention_problem *p);
@@ -188,6 +205,19 @@ int64_t qni_attention_place(const qk_attention_args *g, const qk_attention_rows 
 qni_attention_keys qni_attention_load_keys(const qni_attention_problem *p,
                                            const qk_attention_request *r, uint32_t request,
                                            uint32_t kv_head);
+/** The weights e^(x - max) of a row's keys. */
+typedef struct qni_attention_softmax {
+    double sum, max; // of the weights, a sink's included; of the scores
+    double off;      // how far off a kernel's worst score may be
+    int64_t visible; // keys that the row sees
+} qni_attention_softmax;
+
+/** Computes a row's weights in f64 into x, which has room for kv_len; a key that is not seen has 0.
+ *  slope gets each score's derivative by the scaled product; it may be null. attention_ref.c. */
+qni_attention_softmax qni_attention_find_weights(const qni_attention_problem *p,
+                                                 const qni_attention_row *row,
+                                                 const qni_attention_keys *keys, double *x,
+                                                 double *slope);
 /** Computes one row in f64, by the definition; o has room for head_dim_vo, x for kv_len. bound gets
  *  how far each element of a kernel's o may be off before it is rounded, *lse_bound how far its lse
  *  may be off. Reads host memory. attention_ref.c. */

@@ -26,6 +26,9 @@ enum {
     WORKSPACE,
     NUM_TENSORS
 };
+static_assert(Q == QNI_ATTENTION_Q && K == QNI_ATTENTION_K && V == QNI_ATTENTION_V &&
+              MASK == QNI_ATTENTION_MASK && SINKS == QNI_ATTENTION_SINKS && O == QNI_ATTENTION_O &&
+              NUM_TENSORS == QNI_ATTENTION_TENSORS);
 
 /** Sizes of a tensor of tokens and heads. */
 typedef struct sizes {
@@ -38,7 +41,7 @@ typedef struct call {
     qni_call of;
     const qn_attention_args *args;
     qni_attention_problem *p;
-    qni_tensor t[NUM_TENSORS];
+    qni_tensor *t;
     sizes q, k, v;
     bool is_paged, is_dense_q, is_dense_kv;
     int64_t requests;
@@ -56,7 +59,7 @@ static int token_dim(int ndim, bool is_hnd) {
     return ndim - 3 + is_hnd;
 }
 
-static qk_attention_rows rows_of(const qni_tensor *t, bool is_hnd) {
+qk_attention_rows qni_attention_rows(const qni_tensor *t, bool is_hnd) {
     const int token = token_dim(t->ndim, is_hnd), head = 2 * t->ndim - 5 - token;
     return (qk_attention_rows){.data = t->data,
                                .block = t->ndim == 4 ? t->stride[0] : 0,
@@ -118,9 +121,9 @@ static qn_status read_inputs(call *c) {
     c->p->kv_blocks = c->k.blocks;
     c->p->kv_tokens = c->k.tokens;
     c->p->q_tokens = c->q.tokens;
-    c->p->args = (qk_attention_args){.q = rows_of(&c->t[Q], is_hnd_q),
-                                     .k = rows_of(&c->t[K], is_hnd),
-                                     .v = rows_of(&c->t[V], is_hnd),
+    c->p->args = (qk_attention_args){.q = qni_attention_rows(&c->t[Q], is_hnd_q),
+                                     .k = qni_attention_rows(&c->t[K], is_hnd),
+                                     .v = qni_attention_rows(&c->t[V], is_hnd),
                                      .num_kv_heads = (uint32_t)c->k.heads,
                                      .group = (uint32_t)(c->q.heads / c->k.heads),
                                      .head_dim_qk = (uint32_t)c->q.dim,
@@ -435,10 +438,11 @@ static qn_status read_forms(call *c) {
     return QN_OK;
 }
 
-qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
-                             qni_attention_problem *p) {
-    call c = {.of = {OP, stream}, .args = args, .p = p};
+qn_status qni_attention_read(const qn_stream *stream, const qn_attention_args *args,
+                             qni_attention_problem *p, qni_tensor t[QNI_ATTENTION_TENSORS]) {
+    call c = {.of = {OP, stream}, .args = args, .p = p, .t = t};
     *p = (qni_attention_problem){};
+    memset(t, 0, NUM_TENSORS * sizeof *t);
     QN_TRY(read_forms(&c));
     QN_TRY(read_inputs(&c));
     QN_TRY(read_outputs(&c));
@@ -450,9 +454,16 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
     QN_TRY(read_bounds(&c));
     QN_TRY(read_scalars(&c));
     QN_TRY(read_dropout(&c));
-    QN_TRY(read_vectors(&c));
-    QN_TRY(qni_attention_read_workspace(&c.of, args->workspace, &c.t[WORKSPACE], p));
-    return qni_check_apart(&c.of, c.t, NUM_TENSORS);
+    return read_vectors(&c);
+}
+
+qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,
+                             qni_attention_problem *p) {
+    const qni_call of = {OP, stream};
+    qni_tensor t[NUM_TENSORS];
+    QN_TRY(qni_attention_read(stream, args, p, t));
+    QN_TRY(qni_attention_read_workspace(&of, args->workspace, &t[WORKSPACE], p));
+    return qni_check_apart(&of, t, NUM_TENSORS);
 }
 
 /** Checks a dense tensor's shape alone. */

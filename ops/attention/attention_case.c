@@ -72,8 +72,7 @@ static int64_t mask_bytes_before(const qni_attention_spec *s, int request) {
     return sum;
 }
 
-/** Returns request b from what the spec asks. A plan with another request is wrong. */
-static qk_attention_request request_of(const qni_attention_spec *s, int b) {
+qk_attention_request qni_attention_case_request(const qni_attention_spec *s, int b) {
     qk_attention_request r = {.qo_begin = is_ragged_q(s),
                               .qo_len = qo_len_of(s, b),
                               .kv_len = kv_len_of(s, b),
@@ -306,7 +305,7 @@ static void fill_token(qni_attention_case *c, int which, uint32_t request, int64
 static void fill_tokens(qni_attention_case *c, const qni_attention_problem *host) {
     const qk_attention_args *g = &host->args;
     for (uint32_t b = 0; b < (uint32_t)c->spec->batches; b++) {
-        const qk_attention_request r = request_of(c->spec, (int)b);
+        const qk_attention_request r = qni_attention_case_request(c->spec, (int)b);
         const int64_t q = b * g->q.block + r.qo_begin * g->q.token;
         for (int64_t i = 0; i < r.qo_len; i++)
             fill_token(c, QNI_CASE_Q, b, r.kv_len - r.qo_len + i, q + i * g->q.token, g->q.head);
@@ -400,8 +399,7 @@ static void set_plan(qni_attention_case *c) {
     c->args.workspace = (DLTensor *)(uintptr_t)tensor_of(c, QNI_CASE_WORKSPACE);
 }
 
-/** Returns the problem over the areas' host copies, which hides what the spec hides. */
-static qni_attention_problem on_host(qni_attention_case *c) {
+qni_attention_problem qni_attention_case_on_host(qni_attention_case *c) {
     const qni_attention_spec *s = c->spec;
     qni_attention_problem p = c->problem;
     qk_attention_args *g = &p.args;
@@ -447,7 +445,7 @@ static void expect_row(qni_attention_case *c, const qni_attention_problem *host,
 static qn_status expect_rows(qni_attention_case *c, const qni_attention_problem *host,
                              uint32_t request, uint32_t kv_head, double *x) {
     const qk_attention_args *g = &host->args;
-    const qk_attention_request r = request_of(c->spec, (int)request);
+    const qk_attention_request r = qni_attention_case_request(c->spec, (int)request);
     const qni_attention_keys keys = qni_attention_load_keys(host, &r, request, kv_head);
     if (!keys.k)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
@@ -531,7 +529,7 @@ qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
     if (spec->storage == QNI_CASE_PAGED)
         fill_indices(c);
     QN_TRY(qni_attention_make(stream, &c->args, &c->problem));
-    const qni_attention_problem host = on_host(c);
+    const qni_attention_problem host = qni_attention_case_on_host(c);
     fill_tokens(c, &host);
     fill_masks(c);
     fill_vectors(c);

@@ -100,6 +100,10 @@ typedef struct qni_attention_case {
 qn_status qni_attention_case_create(qni_attention_case *c, qn_stream *stream,
                                     const qni_attention_spec *spec, uint64_t seed);
 void qni_attention_case_destroy(qni_attention_case *c);
+/** Returns request b from what the spec asks. A plan with another request is wrong. */
+qk_attention_request qni_attention_case_request(const qni_attention_spec *s, int b);
+/** Returns the problem over the areas' host copies, which hides what the spec hides. */
+qni_attention_problem qni_attention_case_on_host(qni_attention_case *c);
 
 /** A case of merging; zeros make the plainest case. */
 typedef struct qni_merge_spec {

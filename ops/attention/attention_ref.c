@@ -148,13 +148,15 @@ static double mask_of(const qk_attention_args *g, const qni_attention_row *row, 
 }
 
 /** Returns the score x_j; -infinity if the key is not seen. *off gets how far off a kernel's score
- *  may be. */
+ *  may be, *slope the score's derivative by the scaled product, which the soft cap makes less
+ *  than 1. */
 static double score(const qni_attention_problem *p, const qni_attention_row *row,
-                    const qni_attention_keys *keys, const double *q, uint32_t j, double *off) {
+                    const qni_attention_keys *keys, const double *q, uint32_t j, double *off,
+                    double *slope) {
     const qk_attention_args *g = &p->args;
     const qk_attention_request *r = &row->request;
     double magnitude;
-    *off = 0;
+    *off = *slope = 0;
     if (!is_seen(g, r, row->query, j))
         return -HUGE_VAL;
     const double added = mask_of(g, row, j), scale = scale_of(p, row);
@@ -169,8 +171,12 @@ static double score(const qni_attention_problem *p, const qni_attention_row *row
         x += bias;
         largest += fabs(bias);
     }
-    if (g->soft_cap > 0)
-        x = (double)g->soft_cap * tanh(x / (double)g->soft_cap);
+    *slope = 1;
+    if (g->soft_cap > 0) {
+        const double t = tanh(x / (double)g->soft_cap);
+        *slope = 1 - t * t;
+        x = (double)g->soft_cap * t;
+    }
     largest += fabs(added) + (double)g->soft_cap;
     *off = u * (g->head_dim_qk + 8) * magnitude * fabs(scale) + 16 * u * largest;
     if (g->pos_encoding == QK_POS_ROPE)
@@ -189,29 +195,24 @@ bool qni_attention_keeps(const qk_attention_args *g, const qni_attention_row *ro
     return !g->has_dropout || (int32_t)qni_attention_word(g, row, j) > g->dropout_threshold;
 }
 
-/** Weights of all keys, divided by their sum; they replace the scores. */
-typedef struct softmax {
-    double sum, max; // of e^(x - max)
-    double off;      // of the worst score
-    int64_t visible;
-} softmax;
-
 /** Returns where a row of q begins, or of q's tail. */
 static int64_t q_place(const qk_attention_rows *q, const qni_attention_row *row) {
     return row->index * q->block + ((int64_t)row->request.qo_begin + row->query) * q->token +
            row->head * q->head;
 }
 
-static softmax find_scores(const qni_attention_problem *p, const qni_attention_row *row,
-                           const qni_attention_keys *keys, double *x) {
+qni_attention_softmax qni_attention_find_weights(const qni_attention_problem *p,
+                                                 const qni_attention_row *row,
+                                                 const qni_attention_keys *keys, double *x,
+                                                 double *slope) {
     const qk_attention_args *g = &p->args;
     const qk_attention_request *r = &row->request;
-    softmax s = {.max = g->sinks ? (double)g->sinks[row->head] : -HUGE_VAL};
-    double q[QK_ATTENTION_MAX_ROW], off;
+    qni_attention_softmax s = {.max = g->sinks ? (double)g->sinks[row->head] : -HUGE_VAL};
+    double q[QK_ATTENTION_MAX_ROW], off, unused;
     load_head(p, keys->turns, p->dtype, g->q.data, q_place(&g->q, row), p->dtype, p->tail.q.data,
               q_place(&p->tail.q, row), (int64_t)r->kv_len - r->qo_len + row->query, q);
     for (uint32_t j = 0; j < (uint32_t)r->kv_len; j++) {
-        x[j] = score(p, row, keys, q, j, &off);
+        x[j] = score(p, row, keys, q, j, &off, slope ? &slope[j] : &unused);
         s.visible += x[j] > -HUGE_VAL;
         s.max = x[j] > s.max ? x[j] : s.max;
         s.off = off > s.off ? off : s.off;
@@ -253,7 +254,7 @@ void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *
                        const qni_attention_keys *keys, double *x, double *o, double *lse,
                        double *bound, double *lse_bound) {
     const qk_attention_args *g = &p->args;
-    const softmax s = find_scores(p, row, keys, x);
+    const qni_attention_softmax s = qni_attention_find_weights(p, row, keys, x, nullptr);
     const double v_scale = g->v_scales ? (double)g->v_scales[row->head / g->group] : 1;
     const double scale =
         (double)g->v_scale * v_scale * (g->has_dropout ? (double)g->dropout_scale : 1);

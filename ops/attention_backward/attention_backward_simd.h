@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass on the CPU, in vectors of QN_LANES f32. attention_backward_cpu.c, _avx2.c and
+// _avx512.c compile this header, each for its instructions.
+//
+// An item is one kv head of a request. Its keys are taken in blocks, which stay in the second
+// cache: k in rows for dq and, like v, in columns for the scores. All blocks of queries that see
+// any of the keys go past them, and five products of blocks follow each other:
+//
+//   s = q k', dp = d_o v', then p and dx by elements; dv += p' d_o, dk += dx' q, dq += dx k
+//
+// dk and dv stay with the block; dq is summed in the workspace, block after block of keys, by this
+// one thread: no sum depends on the number of threads.
+#ifndef QNI_ATTENTION_BACKWARD_SIMD_H
+#define QNI_ATTENTION_BACKWARD_SIMD_H
+
+#include "../attention/cpu/attention_cpu.h"
+#include "../shared/round.h"
+#include "../shared/simd.h"
+#include "attention_backward_cpu.h"
+
+enum { TILE_ROWS = 4, TILE_VECTORS = QN_LANES == 16 ? 4 : 2 }; // of a product in registers
+
+/** A block of queries of one head, or of keys. */
+typedef struct block {
+    uint32_t first, count;
+} block;
+
+/** What an item works on. */
+typedef struct item {
+    const qni_backward_problem *p;
+    const qk_backward_args *b;
+    const qk_attention_args *g;
+    qk_attention_request request;
+    uint32_t index, kv_head;
+    uint32_t head;                            // of the queries in turn
+    int64_t dim, dim_vo, dim_pad, dim_vo_pad; // head dims; the same, whole vectors
+    int64_t rows;                             // of a block
+    qni_backward_scratch *room;
+} item;
+
+// ---- products of blocks
+
+/** c (+)= a b for TILE_ROWS rows of c and `vectors` vectors of columns: a[m][k] lies at
+ *  a[m * a_row + k * a_step]. */
+QN_INLINE void multiply_tile(int vectors, bool adds, const float *a, int64_t a_row, int64_t a_step,
+                             const float *b, int64_t b_row, int64_t count, float *c,
+                             int64_t c_row) {
+    f32v sum[TILE_ROWS][TILE_VECTORS] = {};
+    for (int m = 0; adds && m < TILE_ROWS; m++)
+        for (int n = 0; n < vectors; n++)
+            memcpy(&sum[m][n], c + m * c_row + n * QN_LANES, sizeof sum[m][n]);
+    for (int64_t k = 0; k < count; k++) {
+        f32v row[TILE_VECTORS];
+        for (int n = 0; n < vectors; n++)
+            memcpy(&row[n], b + k * b_row + n * QN_LANES, sizeof row[n]);
+        for (int m = 0; m < TILE_ROWS; m++) {
+            const f32v x = all_of(a[m * a_row + k * a_step]);
+            for (int n = 0; n < vectors; n++)
+                sum[m][n] = fma_of(x, row[n], sum[m][n]);
+        }
+    }
+    for (int m = 0; m < TILE_ROWS; m++)
+        for (int n = 0; n < vectors; n++)
+            memcpy(c + m * c_row + n * QN_LANES, &sum[m][n], sizeof sum[m][n]);
+}
+
+/** c (+)= a b, of `rows` rows, a multiple of TILE_ROWS, and `columns` columns, of QN_LANES. */
+QN_INLINE void multiply(bool adds, int64_t rows, int64_t columns, int64_t count, const float *a,
+                        int64_t a_row, int64_t a_step, const float *b, int64_t b_row, float *c,
+                        int64_t c_row) {
+    constexpr int64_t wide = TILE_VECTORS * QN_LANES;
+    for (int64_t n = 0; n < columns; n += columns - n >= wide ? wide : QN_LANES)
+        for (int64_t m = 0; m < rows; m += TILE_ROWS)
+            if (columns - n >= wide)
+                multiply_tile(TILE_VECTORS, adds, a + m * a_row, a_row, a_step, b + n, b_row, count,
+                              c + m * c_row + n, c_row);
+            else
+                multiply_tile(1, adds, a + m * a_row, a_row, a_step, b + n, b_row, count,
+                              c + m * c_row + n, c_row);
+}
+
+// ---- blocks
+
+/** Loads a row, with zeros behind it up to `pad` elements. */
+static void load_row(qni_dtype dtype, const void *p, int64_t at, int64_t dim, int64_t pad,
+                     float *row) {
+    int64_t d = 0;
+    for (; d + QN_LANES <= dim; d += QN_LANES)
+        *(f32v *)(row + d) = load(dtype, p, at + d);
+    for (; d < pad; d += QN_LANES)
+        *(f32v *)(row + d) = load_some(dtype, p, at + d, dim > d ? dim - d : 0);
+}
+
+static void store_row(qni_dtype dtype, void *p, int64_t at, int64_t dim, const float *row) {
+    int64_t d = 0;
+    for (; d + QN_LANES <= dim; d += QN_LANES)
+        store(dtype, p, at + d, *(const f32v *)(row + d));
+    if (d < dim)
+        store_some(dtype, p, at + d, dim - d, *(const f32v *)(row + d));
+}
+
+/** Loads a block's rows; rows behind its end are zeros. step: from a row to the next. */
+static void load_block(const item *t, qni_dtype dtype, const void *p, int64_t at, int64_t step,
+                       block of, int64_t dim, int64_t pad, float *rows) {
+    for (int64_t i = 0; i < t->rows; i++)
+        if (i < of.count)
+            load_row(dtype, p, at + i * step, dim, pad, rows + i * pad);
+        else
+            memset(rows + i * pad, 0, (size_t)pad * sizeof *rows);
+}
+
+/** Writes the transpose of a block: [dim][rows]. */
+static void transpose(const item *t, const float *rows, int64_t dim, int64_t pad, float *columns) {
+    for (int64_t i = 0; i < t->rows; i += TILE_ROWS)
+        for (int64_t d = 0; d < dim; d++)
+            for (int64_t k = 0; k < TILE_ROWS; k++)
+                columns[d * t->rows + i + k] = rows[(i + k) * pad + d];
+}
+
+static int64_t query_at(const item *t, const qk_attention_rows *rows, uint32_t query) {
+    return t->index * rows->block + ((int64_t)t->request.qo_begin + query) * rows->token +
+           t->head * rows->head;
+}
+static int64_t key_at(const item *t, const qk_attention_rows *rows, uint32_t key) {
+    return t->index * rows->block + ((int64_t)t->request.kv_begin + key) * rows->token +
+           t->kv_head * rows->head;
+}
+static qk_attention_rows o_rows(const qk_attention_args *g) {
+    return (qk_attention_rows){g->o, g->o_batch, g->o_token, g->o_head};
+}
+static qk_attention_rows lse_rows(const qk_attention_args *g) {
+    return (qk_attention_rows){g->lse, g->lse_batch, g->lse_token, g->lse_head};
+}
+static int64_t row_at(const item *t, uint32_t query) {
+    return qk_backward_delta(t->b, t->index, (int64_t)t->request.qo_begin + query, t->head);
+}
+
+// ---- weights and their gradients
+
+/** A row of a block of scores: what its pairs with keys have in common. */
+typedef struct score_row {
+    qni_attention_row place;
+    uint32_t first, end; // the keys that causality and window leave
+    float scale, factor, lse, delta, slope, level;
+    bool has_parts; // masks or dropout, which are looked up for each pair
+} score_row;
+
+static score_row find_row(const item *t, uint32_t query) {
+    const qk_attention_args *g = t->g;
+    const qk_attention_rows lse = lse_rows(g);
+    const qni_attention_row place = {t->request, t->index, query, t->head};
+    score_row r = {.place = place,
+                   .first = qk_attention_first_key(g, &t->request, query),
+                   .end = qk_attention_end_key(g, &t->request, query),
+                   .scale = qni_attention_scale(g, &place),
+                   .factor = g->v_scale * (g->v_scales ? g->v_scales[t->kv_head] : 1.0f),
+                   .lse = g->lse[query_at(t, &lse, query)] / g->lse_unit,
+                   .delta = t->b->delta[row_at(t, query)],
+                   .level = (float)((int64_t)query + t->request.kv_len - t->request.qo_len),
+                   .has_parts = g->mask_kind || g->custom_mask || g->has_dropout};
+    if (g->pos_encoding == QK_POS_ALIBI)
+        r.slope = qni_attention_slope(g, t->head);
+    return r;
+}
+
+/** Looks up what masks add to the scores of keys first .. first + QN_LANES - 1, and dropout's
+ *  factors. */
+static void find_parts(const item *t, const score_row *r, uint32_t first, f32v *added, f32v *kept) {
+    for (int k = 0; k < QN_LANES; k++) {
+        const uint32_t key = first + (uint32_t)k;
+        (*added)[k] = qni_attention_mask(t->g, &r->place, key);
+        (*kept)[k] = !t->g->has_dropout                          ? 1
+                     : qni_attention_keeps(t->g, &r->place, key) ? t->g->dropout_scale
+                                                                 : 0;
+    }
+}
+
+QN_INLINE i32v lane_numbers(void) {
+    i32v n;
+    for (int k = 0; k < QN_LANES; k++)
+        n[k] = k;
+    return n;
+}
+
+/** Weights of QN_LANES keys, for the product with d_o; the scores' gradients before the soft cap
+ *  and the scale, and after them. */
+typedef struct weights {
+    f32v p, ds, dx;
+} weights;
+
+/** Computes the weights of keys first .. from their products with q and d_o. */
+QN_INLINE weights weigh(const item *t, const score_row *r, uint32_t first, f32v product, f32v dp) {
+    const float cap = t->g->soft_cap;
+    f32v x = product * r->scale, rise = all_of(r->scale), added = {}, kept = all_of(1);
+    const i32v key = lane_numbers() + (int32_t)first;
+    if (t->g->pos_encoding == QK_POS_ALIBI)
+        x += r->slope * (__builtin_convertvector(key, f32v) - r->level);
+    if (cap > 0) {
+        const f32v tanh = 1.0f - 2.0f / (1.0f + exp2_of(x * (2 * QNI_LOG2_E / cap), 0));
+        x = cap * tanh;
+        rise *= 1.0f - tanh * tanh;
+    }
+    if (r->has_parts)
+        find_parts(t, r, first, &added, &kept);
+    const i32v sees = (key >= (int32_t)r->first) & (key < (int32_t)r->end) & (added > -HUGE_VALF);
+    const f32v e = exp2_of((x + added) * QNI_LOG2_E - r->lse, 0);
+    const f32v p = select_of(sees, e, all_of(0));
+    const f32v ds = p * (dp * kept * r->factor - r->delta);
+    return (weights){p * kept * r->factor, ds, ds * rise};
+}
+
+/** Turns a block's products into weights p and gradients dx, in their places. Rows behind the
+ *  block's end get zeros. */
+static void weigh_block(const item *t, block queries, block keys) {
+    qni_backward_scratch *room = t->room;
+    for (int64_t i = 0; i < t->rows; i++) {
+        float *s = room->s + i * t->rows, *dp = room->dp + i * t->rows;
+        if (i >= queries.count) {
+            memset(s, 0, (size_t)t->rows * sizeof *s);
+            memset(dp, 0, (size_t)t->rows * sizeof *dp);
+            continue;
+        }
+        const score_row r = find_row(t, queries.first + (uint32_t)i);
+        for (int64_t j = 0; j < t->rows; j += QN_LANES) {
+            const weights w = weigh(t, &r, keys.first + (uint32_t)j, *(const f32v *)(s + j),
+                                    *(const f32v *)(dp + j));
+            *(f32v *)(s + j) = w.p;
+            *(f32v *)(dp + j) = w.dx;
+        }
+    }
+}
+
+// ---- items
+
+/** Adds a block of queries to the gradients, with a block of keys. */
+static void run_pair(const item *t, block queries, block keys) {
+    qni_backward_scratch *room = t->room;
+    const qk_attention_args *g = t->g;
+    const qk_attention_rows *d_o = &t->b->d_o;
+    const int64_t rows = t->rows;
+    const int64_t used = qni_pieces(queries.count, TILE_ROWS) * TILE_ROWS;
+    load_block(t, t->p->forward.dtype, g->q.data, query_at(t, &g->q, queries.first), g->q.token,
+               queries, t->dim, t->dim_pad, room->q);
+    load_block(t, t->p->forward.dtype_o, d_o->data, query_at(t, d_o, queries.first), d_o->token,
+               queries, t->dim_vo, t->dim_vo_pad, room->d_o);
+    multiply(false, used, rows, t->dim, room->q, t->dim_pad, 1, room->k_columns, rows, room->s,
+             rows);
+    multiply(false, used, rows, t->dim_vo, room->d_o, t->dim_vo_pad, 1, room->v_columns, rows,
+             room->dp, rows);
+    weigh_block(t, queries, keys);
+    multiply(true, rows, t->dim_vo_pad, queries.count, room->s, 1, rows, room->d_o, t->dim_vo_pad,
+             room->dv, t->dim_vo_pad);
+    multiply(true, rows, t->dim_pad, queries.count, room->dp, 1, rows, room->q, t->dim_pad,
+             room->dk, t->dim_pad);
+    multiply(false, used, t->dim_pad, keys.count, room->dp, rows, 1, room->k, t->dim_pad, room->q,
+             t->dim_pad);
+    for (int64_t i = 0; i < queries.count; i++) {
+        float *sum = t->b->dq_sum + row_at(t, queries.first + (uint32_t)i) * t->dim_pad;
+        for (int64_t d = 0; d < t->dim_pad; d += QN_LANES)
+            *(f32v *)(sum + d) += *(const f32v *)(room->q + i * t->dim_pad + d);
+    }
+}
+
+/** Computes dk and dv of a block of keys, and adds its part of dq. */
+static void run_keys(item *t, block keys) {
+    qni_backward_scratch *room = t->room;
+    const qk_attention_args *g = t->g;
+    const qk_backward_args *b = t->b;
+    const qk_query_range range =
+        qk_backward_queries(g, &t->request, keys.first, keys.first + keys.count - 1);
+    load_block(t, t->p->forward.dtype_kv, g->v.data, key_at(t, &g->v, keys.first), g->v.token, keys,
+               t->dim_vo, t->dim_vo_pad, room->k);
+    transpose(t, room->k, t->dim_vo, t->dim_vo_pad, room->v_columns);
+    load_block(t, t->p->forward.dtype_kv, g->k.data, key_at(t, &g->k, keys.first), g->k.token, keys,
+               t->dim, t->dim_pad, room->k);
+    transpose(t, room->k, t->dim, t->dim_pad, room->k_columns);
+    memset(room->dk, 0, sizeof room->dk);
+    memset(room->dv, 0, sizeof room->dv);
+    for (uint32_t h = 0; h < g->group; h++) {
+        t->head = t->kv_head * g->group + h;
+        for (uint32_t i = range.begin; i < range.end; i += (uint32_t)t->rows)
+            run_pair(t, (block){i, (uint32_t)(range.end - i < t->rows ? range.end - i : t->rows)},
+                     keys);
+    }
+    for (uint32_t j = 0; j < keys.count; j++) {
+        store_row(t->p->dtype_dk, (void *)(uintptr_t)b->dk.data, key_at(t, &b->dk, keys.first + j),
+                  t->dim, room->dk + j * t->dim_pad);
+        store_row(t->p->dtype_dv, (void *)(uintptr_t)b->dv.data, key_at(t, &b->dv, keys.first + j),
+                  t->dim_vo, room->dv + j * t->dim_vo_pad);
+    }
+}
+
+/** Finds <d_o, o> of a row, and clears its sum of dq. */
+static void begin_row(const item *t, uint32_t query) {
+    const qk_attention_rows o = o_rows(t->g);
+    const int64_t at_o = query_at(t, &o, query), at_d = query_at(t, &t->b->d_o, query);
+    const int64_t row = row_at(t, query);
+    f32v sum = {};
+    for (int64_t d = 0; d < t->dim_vo; d += QN_LANES) {
+        const int64_t count = t->dim_vo - d < QN_LANES ? t->dim_vo - d : QN_LANES;
+        sum = fma_of(load_some(t->p->forward.dtype_o, o.data, at_o + d, count),
+                     load_some(t->p->forward.dtype_o, t->b->d_o.data, at_d + d, count), sum);
+    }
+    float delta = 0;
+    for (int k = 0; k < QN_LANES; k++)
+        delta += sum[k];
+    t->b->delta[row] = delta;
+    memset(t->b->dq_sum + row * t->dim_pad, 0, (size_t)t->dim_pad * sizeof(float));
+}
+
+static item make_item(const qni_backward_problem *p, uint32_t index, uint32_t kv_head,
+                      void *scratch) {
+    const qk_attention_args *g = &p->args.common;
+    const int64_t most = g->head_dim_qk > g->head_dim_vo ? g->head_dim_qk : g->head_dim_vo;
+    return (item){.p = p,
+                  .b = &p->args,
+                  .g = g,
+                  .request = qk_attention_get_request(g, index),
+                  .index = index,
+                  .kv_head = kv_head,
+                  .dim = g->head_dim_qk,
+                  .dim_vo = g->head_dim_vo,
+                  .dim_pad = qni_pieces(g->head_dim_qk, QNI_BACKWARD_PAD) * QNI_BACKWARD_PAD,
+                  .dim_vo_pad = qni_pieces(g->head_dim_vo, QNI_BACKWARD_PAD) * QNI_BACKWARD_PAD,
+                  .rows = most <= 128   ? 64
+                          : most <= 256 ? 32
+                                        : 16,
+                  .room = scratch};
+}
+
+static void run_item(const qni_backward_problem *p, uint32_t index, uint32_t kv_head,
+                     void *scratch) {
+    item t = make_item(p, index, kv_head, scratch);
+    const uint32_t kv_len = (uint32_t)t.request.kv_len, rows = (uint32_t)t.rows;
+    const uint32_t first = kv_head * t.g->group;
+    for (t.head = first; t.head < first + t.g->group; t.head++)
+        for (uint32_t i = 0; i < (uint32_t)t.request.qo_len; i++)
+            begin_row(&t, i);
+    for (uint32_t j = 0; j < kv_len; j += rows)
+        run_keys(&t, (block){j, kv_len - j < rows ? kv_len - j : rows});
+    for (t.head = first; t.head < first + t.g->group; t.head++)
+        for (uint32_t i = 0; i < (uint32_t)t.request.qo_len; i++)
+            store_row(p->dtype_dq, (void *)(uintptr_t)t.b->dq.data, query_at(&t, &t.b->dq, i),
+                      t.dim, t.b->dq_sum + row_at(&t, i) * t.dim_pad);
+}
+
+// ---- the mask's gradient
+
+static float dot(qni_dtype dtype_a, const void *a, int64_t at_a, qni_dtype dtype_b, const void *b,
+                 int64_t at_b, int64_t dim) {
+    f32v sum = {};
+    float total = 0;
+    for (int64_t d = 0; d < dim; d += QN_LANES) {
+        const int64_t count = dim - d < QN_LANES ? dim - d : QN_LANES;
+        sum = fma_of(load_some(dtype_a, a, at_a + d, count), load_some(dtype_b, b, at_b + d, count),
+                     sum);
+    }
+    for (int k = 0; k < QN_LANES; k++)
+        total += sum[k];
+    return total;
+}
+
+/** Adds the gradients of one row's scores to the row of sums, one for each key. */
+static void add_scores(item *t, uint32_t head, uint32_t query, float *sums) {
+    const qk_attention_args *g = t->g;
+    const qk_attention_rows *d_o = &t->b->d_o;
+    const qni_attention_problem *f = &t->p->forward;
+    t->head = head, t->kv_head = head / g->group;
+    const score_row r = find_row(t, query);
+    for (uint32_t first = 0; first < (uint32_t)t->request.kv_len; first += QN_LANES) {
+        f32v s = {}, dp = {};
+        for (uint32_t k = 0; k < QN_LANES && first + k < (uint32_t)t->request.kv_len; k++) {
+            s[k] = dot(f->dtype, g->q.data, query_at(t, &g->q, query), f->dtype_kv, g->k.data,
+                       key_at(t, &g->k, first + k), t->dim);
+            dp[k] = dot(f->dtype_o, d_o->data, query_at(t, d_o, query), f->dtype_kv, g->v.data,
+                        key_at(t, &g->v, first + k), t->dim_vo);
+        }
+        const weights w = weigh(t, &r, first, s, dp);
+        *(f32v *)(sums + first) += w.ds;
+    }
+}
+
+/** Computes a row of dmask: the sum over all batches, heads and queries that share it. */
+static void run_mask_row(const qni_backward_problem *p, int64_t row, void *scratch) {
+    const qk_mask_gradient *m = &p->args.dmask;
+    const uint32_t query = (uint32_t)(row % m->queries);
+    const uint32_t head = (uint32_t)(row / m->queries % m->heads);
+    const uint32_t batch = (uint32_t)(row / m->queries / m->heads);
+    const uint32_t heads = p->args.common.num_kv_heads * p->args.common.group;
+    float *sums = scratch;
+    memset(sums, 0, (size_t)qni_backward_mask_bytes(p));
+    for (uint32_t b = batch; b < (m->batches > 1 ? batch + 1 : p->requests); b++) {
+        item t = make_item(p, b, 0, nullptr);
+        const uint32_t queries = (uint32_t)t.request.qo_len;
+        const uint32_t end = m->queries > 1 ? query + 1 : queries;
+        for (uint32_t h = head; h < (m->heads > 1 ? head + 1 : heads); h++)
+            for (uint32_t i = query; i < end && i < queries; i++)
+                add_scores(&t, h, i, sums);
+    }
+    if (m->keys == 1)
+        for (uint32_t j = 1; j < p->args.max_kv; j++)
+            sums[0] += sums[j];
+    for (uint32_t j = 0; j < m->keys; j++)
+        store_some(p->dtype_dmask, m->data,
+                   batch * m->batch + head * m->head + query * m->query + j * m->key, 1,
+                   all_of(sums[j]));
+}
+
+#endif
