@@ -37,7 +37,7 @@ typedef struct qn_attention_backward_args {
      *  dimensions of 1 that the mask repeats. Null: not asked for. */
     DLTensor *dmask;
     DLTensor *dsinks;    /**< f32 [num_qo_heads]; null: not asked for */
-    DLTensor *workspace; /**< u8 at a multiple of 64, of qn_attention_backward_workspace_bytes */
+    DLTensor *workspace; /**< u8 at a multiple of 16, of qn_attention_backward_workspace_bytes */
 } qn_attention_backward_args;
 
 /** Computes the gradients, as the top of this header defines them. Memory grows with the number of

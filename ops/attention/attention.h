@@ -124,7 +124,7 @@ enum {
 qk_attention_rows qni_attention_rows(const qni_tensor *t, bool is_hnd);
 /** Checks a call but for its workspace, and where its tensors lie; fills the problem and the
  *  tensors. attention_args.c. */
-qn_status qni_attention_read(const qn_stream *stream, const qn_attention_args *args,
+qn_status qni_attention_read(const qni_call *of, const qn_attention_args *args,
                              qni_attention_problem *p, qni_tensor t[QNI_ATTENTION_TENSORS]);
 /** Checks a call and fills the problem. attention_args.c. */
 qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *args,

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #define OP "attention"
-#define INVALID(...) QN_FAIL(QN_E_INVALID, OP ": " __VA_ARGS__)
-#define UNSUPPORTED(...) QN_FAIL(QN_E_UNSUPPORTED, OP ": " __VA_ARGS__)
+// c: the call
+#define INVALID(format, ...)                                                                       \
+    QN_FAIL(QN_E_INVALID, "%s: " format, c->of.op __VA_OPT__(, ) __VA_ARGS__)
+#define UNSUPPORTED(format, ...)                                                                   \
+    QN_FAIL(QN_E_UNSUPPORTED, "%s: " format, c->of.op __VA_OPT__(, ) __VA_ARGS__)
 
 enum {
     Q,
@@ -67,7 +70,7 @@ qk_attention_rows qni_attention_rows(const qni_tensor *t, bool is_hnd) {
                                .head = t->stride[head]};
 }
 
-static qn_status read_sizes(const qni_tensor *t, bool is_hnd, sizes *out) {
+static qn_status read_sizes(const call *c, const qni_tensor *t, bool is_hnd, sizes *out) {
     const int token = token_dim(t->ndim, is_hnd), head = 2 * t->ndim - 5 - token;
     *out = (sizes){.blocks = t->ndim == 4 ? t->size[0] : 1,
                    .tokens = t->size[token],
@@ -112,9 +115,9 @@ static qn_status read_inputs(call *c) {
     c->t[K] = (qni_tensor){"k", a->k, ndim, dtypes, .has_rows = true};
     c->t[V] = (qni_tensor){"v", a->v, ndim, dtypes, .has_rows = true};
     QN_TRY(qni_read_tensors(&c->of, &c->t[Q], 3));
-    QN_TRY(read_sizes(&c->t[Q], is_hnd_q, &c->q));
-    QN_TRY(read_sizes(&c->t[K], is_hnd, &c->k));
-    QN_TRY(read_sizes(&c->t[V], is_hnd, &c->v));
+    QN_TRY(read_sizes(c, &c->t[Q], is_hnd_q, &c->q));
+    QN_TRY(read_sizes(c, &c->t[K], is_hnd, &c->k));
+    QN_TRY(read_sizes(c, &c->t[V], is_hnd, &c->v));
     QN_TRY(check_inputs(c));
     c->p->dtype = c->t[Q].dtype;
     c->p->dtype_kv = c->t[K].dtype;
@@ -179,7 +182,8 @@ static qn_status read_outputs(call *c) {
 // ---- the plan, or uniform requests
 
 /** Checks that kernels can count so many rows of queries, heads and chunks of keys. */
-static qn_status check_rows(int64_t requests, int64_t queries, int64_t heads, int64_t chunks) {
+static qn_status check_rows(const call *c, int64_t requests, int64_t queries, int64_t heads,
+                            int64_t chunks) {
     const double rows = (double)requests * (double)queries * (double)heads * (double)chunks;
     if (!(rows < 0x1p31))
         return UNSUPPORTED("%.0f rows of queries, heads and chunks of keys; fewer than 2^31 are "
@@ -207,7 +211,7 @@ static qn_status read_uniform(call *c) {
     g->dropout_queries = g->qo_len;
     g->dropout_quads = qk_attention_div_up(g->kv_len, 4);
     c->p->max_rows = c->q.tokens * (c->q.heads / c->k.heads);
-    return check_rows(c->requests, c->q.tokens, c->q.heads, qk_attention_uniform_chunks(g));
+    return check_rows(c, c->requests, c->q.tokens, c->q.heads, qk_attention_uniform_chunks(g));
 }
 
 static qn_status read_plan(call *c) {
@@ -249,7 +253,7 @@ static qn_status read_pages(call *c) {
 
 /** Reads the stride of the mask's dimension that is `from_last` before the last and must have
  *  `size` elements. */
-static qn_status read_mask_stride(const qni_tensor *t, int from_last, int64_t size,
+static qn_status read_mask_stride(const call *c, const qni_tensor *t, int from_last, int64_t size,
                                   int64_t *stride) {
     const int i = t->ndim - 1 - from_last;
     *stride = 0;
@@ -291,10 +295,10 @@ static qn_status read_mask(call *c) {
     };
     QN_TRY(read_one(c, MASK));
     const qni_tensor *t = &c->t[MASK];
-    QN_TRY(read_mask_stride(t, 0, c->k.tokens, &g->mask_key));
-    QN_TRY(read_mask_stride(t, 1, c->q.tokens, &g->mask_query));
-    QN_TRY(read_mask_stride(t, 2, c->q.heads, &g->mask_head));
-    QN_TRY(read_mask_stride(t, 3, c->requests, &g->mask_batch));
+    QN_TRY(read_mask_stride(c, t, 0, c->k.tokens, &g->mask_key));
+    QN_TRY(read_mask_stride(c, t, 1, c->q.tokens, &g->mask_query));
+    QN_TRY(read_mask_stride(c, t, 2, c->q.heads, &g->mask_head));
+    QN_TRY(read_mask_stride(c, t, 3, c->requests, &g->mask_batch));
     g->mask = t->data;
     g->mask_kind = qni_is_float16_or_32(t->dtype) ? QK_MASK_F32 + (uint32_t)(t->dtype - QNI_F32)
                                                   : QK_MASK_BOOL;
@@ -317,7 +321,8 @@ static qn_status read_custom_mask(call *c) {
     return QN_OK;
 }
 
-static qn_status read_window(const char *name, bool is_there, int64_t value, int32_t *bound) {
+static qn_status read_window(const call *c, const char *name, bool is_there, int64_t value,
+                             int32_t *bound) {
     if (is_there && (value < 0 || value > INT32_MAX))
         return INVALID("%s is %ld; accepted: 0 to 2^31 - 1", name, (long)value);
     *bound = is_there ? (int32_t)value : INT32_MAX;
@@ -327,8 +332,8 @@ static qn_status read_window(const char *name, bool is_there, int64_t value, int
 static qn_status read_bounds(call *c) {
     const qn_attention_args *a = c->args;
     qk_attention_args *g = &c->p->args;
-    QN_TRY(read_window("window_left", a->has_window_left, a->window_left, &g->left));
-    QN_TRY(read_window("window_right", a->has_window_right, a->window_right, &g->right));
+    QN_TRY(read_window(c, "window_left", a->has_window_left, a->window_left, &g->left));
+    QN_TRY(read_window(c, "window_right", a->has_window_right, a->window_right, &g->right));
     if (a->is_causal && !a->custom_mask)
         g->right = 0;
     g->is_top_left = a->is_top_left != 0;
@@ -438,9 +443,9 @@ static qn_status read_forms(call *c) {
     return QN_OK;
 }
 
-qn_status qni_attention_read(const qn_stream *stream, const qn_attention_args *args,
+qn_status qni_attention_read(const qni_call *of, const qn_attention_args *args,
                              qni_attention_problem *p, qni_tensor t[QNI_ATTENTION_TENSORS]) {
-    call c = {.of = {OP, stream}, .args = args, .p = p, .t = t};
+    call c = {.of = *of, .args = args, .p = p, .t = t};
     *p = (qni_attention_problem){};
     memset(t, 0, NUM_TENSORS * sizeof *t);
     QN_TRY(read_forms(&c));
@@ -461,13 +466,13 @@ qn_status qni_attention_make(const qn_stream *stream, const qn_attention_args *a
                              qni_attention_problem *p) {
     const qni_call of = {OP, stream};
     qni_tensor t[NUM_TENSORS];
-    QN_TRY(qni_attention_read(stream, args, p, t));
+    QN_TRY(qni_attention_read(&of, args, p, t));
     QN_TRY(qni_attention_read_workspace(&of, args->workspace, &t[WORKSPACE], p));
     return qni_check_apart(&of, t, NUM_TENSORS);
 }
 
 /** Checks a dense tensor's shape alone. */
-static qn_status check_dense_shape(const char *name, const DLTensor *t) {
+static qn_status check_dense_shape(const call *c, const char *name, const DLTensor *t) {
     if (!t->shape)
         return INVALID("%s has a null shape", name);
     for (int i = 0; i < 4; i++)
@@ -478,7 +483,7 @@ static qn_status check_dense_shape(const char *name, const DLTensor *t) {
 }
 
 /** Computes the bytes without which a dense call is refused. */
-static qn_status count_needed(int64_t *bytes, const qn_attention_args *a) {
+static qn_status count_needed(const call *c, int64_t *bytes, const qn_attention_args *a) {
     if (!bytes)
         return INVALID("bytes is null");
     QN_TRY(QNI_CHECK_STRUCT(OP, "args", qn_attention_args, a));
@@ -487,21 +492,21 @@ static qn_status count_needed(int64_t *bytes, const qn_attention_args *a) {
     if (a->plan || a->q->ndim != 4 || a->k->ndim != 4 || a->v->ndim != 4)
         return INVALID("q and k are not dense; qn_attention_plan tells their workspace");
     const int token = token_dim(4, a->layout == QN_HND);
-    QN_TRY(check_dense_shape("q", a->q));
-    QN_TRY(check_dense_shape("k", a->k));
-    QN_TRY(check_dense_shape("v", a->v));
+    QN_TRY(check_dense_shape(c, "q", a->q));
+    QN_TRY(check_dense_shape(c, "k", a->k));
+    QN_TRY(check_dense_shape(c, "v", a->v));
     const int64_t qo_len = a->q->shape[token], kv_len = a->k->shape[token];
     const int64_t heads = a->q->shape[3 - token];
     const int64_t chunk = qni_attention_default_chunk(qo_len, kv_len);
     const int64_t chunks = kv_len > chunk ? (kv_len + chunk - 1) / chunk : 1;
-    QN_TRY(check_rows(a->q->shape[0], qo_len, heads, chunks));
+    QN_TRY(check_rows(c, a->q->shape[0], qo_len, heads, chunks));
     const int64_t rows = chunks > 1 ? chunks * a->q->shape[0] * qo_len : 0;
     *bytes = qni_attention_workspace_bytes(rows, heads, a->v->shape[3]);
     return QN_OK;
 }
 
 qn_status qn_attention_workspace_bytes(int64_t *bytes, const qn_attention_args *a) {
-    QN_TRY(count_needed(bytes, a));
+    QN_TRY(count_needed(&(call){.of = {OP, nullptr}}, bytes, a));
     if (*bytes || a->is_causal || a->q->device.device_type != kDLCUDA)
         return QN_OK;
     const int token = token_dim(4, a->layout == QN_HND);

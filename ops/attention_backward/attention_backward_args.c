@@ -7,7 +7,7 @@
 #define INVALID(...) QN_FAIL(QN_E_INVALID, OP ": " __VA_ARGS__)
 #define UNSUPPORTED(...) QN_FAIL(QN_E_UNSUPPORTED, OP ": " __VA_ARGS__)
 
-enum { ALIGN = 64 }; // of the parts of the workspace
+enum { ALIGN = 16 }; // of the parts of the workspace
 
 enum { D_O = QNI_ATTENTION_TENSORS, DQ, DK, DV, DMASK, DSINKS, WORKSPACE, NUM_TENSORS };
 
@@ -46,7 +46,7 @@ static qn_status read_forward(call *c) {
     if (!c->forward)
         return INVALID("forward is null");
     QN_TRY(QNI_CHECK_STRUCT(OP, "forward", qn_attention_args, c->forward));
-    QN_TRY(qni_attention_read(c->of.stream, c->forward, f, c->t));
+    QN_TRY(qni_attention_read(&c->of, c->forward, f, c->t));
     for (int i = 0; i < QNI_ATTENTION_TENSORS; i++)
         c->t[i].is_written = false; // o and lse are read, and d_o may be o
     QN_TRY(check_forward(c));

@@ -94,9 +94,9 @@ static void load_row(qni_dtype dtype, const void *p, int64_t at, int64_t dim, in
 static void store_row(qni_dtype dtype, void *p, int64_t at, int64_t dim, const float *row) {
     int64_t d = 0;
     for (; d + QN_LANES <= dim; d += QN_LANES)
-        store(dtype, p, at + d, *(const f32v *)(row + d));
+        store(dtype, p, at + d, load(QNI_F32, row, d));
     if (d < dim)
-        store_some(dtype, p, at + d, dim - d, *(const f32v *)(row + d));
+        store_some(dtype, p, at + d, dim - d, load_some(QNI_F32, row, d, dim - d));
 }
 
 /** Loads a block's rows; rows behind its end are zeros. step: from a row to the next. */
@@ -257,7 +257,8 @@ static void run_pair(const item *t, block queries, block keys) {
     for (int64_t i = 0; i < queries.count; i++) {
         float *sum = t->b->dq_sum + row_at(t, queries.first + (uint32_t)i) * t->dim_pad;
         for (int64_t d = 0; d < t->dim_pad; d += QN_LANES)
-            *(f32v *)(sum + d) += *(const f32v *)(room->q + i * t->dim_pad + d);
+            store(QNI_F32, sum, d,
+                  load(QNI_F32, sum, d) + *(const f32v *)(room->q + i * t->dim_pad + d));
     }
 }
 
@@ -376,7 +377,7 @@ static void add_scores(item *t, uint32_t head, uint32_t query, float *sums) {
                         key_at(t, &g->v, first + k), t->dim_vo);
         }
         const weights w = weigh(t, &r, first, s, dp);
-        *(f32v *)(sums + first) += w.ds;
+        store(QNI_F32, sums, first, load(QNI_F32, sums, first) + w.ds);
     }
 }
 

@@ -57,6 +57,27 @@ qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args) {
     return qn_attention(stream, &a);
 }
 
+enum { BACKWARD_FORWARD = 7 }; // where the parameters of attention's own call begin
+
+static qn_attention_backward_args make_backward_args(const TVMFFIAny *args,
+                                                     const qn_attention_args *forward) {
+    return (qn_attention_backward_args){.struct_size = sizeof(qn_attention_backward_args),
+                                        .forward = forward,
+                                        .dq = T(0),
+                                        .dk = T(1),
+                                        .dv = T(2),
+                                        .dmask = T(3),
+                                        .dsinks = T(4),
+                                        .workspace = T(5),
+                                        .d_o = T(6)};
+}
+
+qn_status ffi_attention_backward(qn_stream *stream, const TVMFFIAny *args) {
+    const qn_attention_args forward = make_args(args + BACKWARD_FORWARD);
+    const qn_attention_backward_args a = make_backward_args(args, &forward);
+    return qn_attention_backward(stream, &a);
+}
+
 qn_status ffi_mla_decode(qn_stream *stream, const TVMFFIAny *args) {
     const DLTensor *plan = T(8);
     const qn_mla_args a = {.struct_size = sizeof a,
@@ -90,6 +111,26 @@ FFI_FUNCTION(attention_workspace_bytes) {
         return -1;
     const qn_attention_args a = make_args(args);
     const qn_status status = qn_attention_workspace_bytes(&bytes, &a);
+    if (status != QN_OK)
+        return ffi_finish(status);
+    *result = (TVMFFIAny){.type_index = kTVMFFIInt, .v_int64 = bytes};
+    return 0;
+}
+
+/** attention_backward_workspace_bytes(the arguments of attention_backward) -> bytes that they
+ *  need */
+FFI_FUNCTION(attention_backward_workspace_bytes) {
+    qn_stream *stream;
+    int64_t bytes;
+    if (ffi_check_args("attention_backward", FFI_ATTENTION_BACKWARD_PARAMETERS, args, count) != 0)
+        return -1;
+    const qn_attention_args forward = make_args(args + BACKWARD_FORWARD);
+    const qn_attention_backward_args a = make_backward_args(args, &forward);
+    qn_status status = ffi_stream_create(&stream, forward.q->device);
+    if (status != QN_OK)
+        return ffi_finish(status);
+    status = qn_attention_backward_workspace_bytes(&bytes, stream, &a);
+    qn_stream_destroy(stream);
     if (status != QN_OK)
         return ffi_finish(status);
     *result = (TVMFFIAny){.type_index = kTVMFFIInt, .v_int64 = bytes};

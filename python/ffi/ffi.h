@@ -49,15 +49,20 @@ static inline float ffi_number(const TVMFFIAny *arg) {
     return (float)(arg->type_index == kTVMFFIFloat ? arg->v_float64 : (double)arg->v_int64);
 }
 
-/** The parameters of ops.def's line `attention`, which another function shares. */
-#define FFI_ATTENTION_PARAMETERS                                                                   \
-    "o! lse!? q k v kv_indices? plan@? schedule? workspace!? custom_mask? mask? "                  \
-    "q_scales? k_scales? v_scales? sinks? is_hnd:i1 is_causal:i1 is_top_left:i1 "                  \
-    "window_left:i window_right:i pos_encoding:i32 lse_base:i32 dropout_seed:i "                   \
-    "dropout_offset:i rope_scale:f rope_theta:f sm_scale:f logits_soft_cap:f "                     \
-    "q_scale:f k_scale:f v_scale:f dropout_p:f"
-/** These run ops.def's lines `attention` and `mla_decode`. attention.c. */
+/** The parameters of attention's inputs, with a name for its workspace; of ops.def's line
+ *  `attention`, which another function shares; and of its backward pass's line, which ends with
+ *  those of the call of attention. */
+#define FFI_ATTENTION_INPUTS(workspace)                                                            \
+    " q k v kv_indices? plan@? schedule? " workspace " custom_mask? mask? q_scales? k_scales? "    \
+    "v_scales? sinks? is_hnd:i1 is_causal:i1 is_top_left:i1 window_left:i window_right:i "         \
+    "pos_encoding:i32 lse_base:i32 dropout_seed:i dropout_offset:i rope_scale:f rope_theta:f "     \
+    "sm_scale:f logits_soft_cap:f q_scale:f k_scale:f v_scale:f dropout_p:f"
+#define FFI_ATTENTION_PARAMETERS "o! lse!?" FFI_ATTENTION_INPUTS("workspace!?")
+#define FFI_ATTENTION_BACKWARD_PARAMETERS                                                          \
+    "dq! dk! dv! dmask!? dsinks!? workspace!? d_o o lse" FFI_ATTENTION_INPUTS("forward_workspace?")
+/** These run ops.def's lines `attention`, `attention_backward` and `mla_decode`. attention.c. */
 qn_status ffi_attention(qn_stream *stream, const TVMFFIAny *args);
+qn_status ffi_attention_backward(qn_stream *stream, const TVMFFIAny *args);
 qn_status ffi_mla_decode(qn_stream *stream, const TVMFFIAny *args);
 
 #endif

@@ -22,7 +22,7 @@ from ._tensor import Tensor, empty, to
 from ._tensor import numpy_of as numpy
 from ._activation import (act_and_mul, act_and_mul_dynamic_quant, act_and_mul_quant, gelu_and_mul, gelu_tanh_and_mul,
                           silu_and_mul)
-from ._attention import (AttentionPlan, attention, attention_dropout_mask, attention_dropout_rng, attention_plan, merge_state,
+from ._attention import (AttentionGradients, AttentionPlan, attention, attention_backward, attention_dropout_mask, attention_dropout_rng, attention_plan, merge_state,
                          merge_states)
 from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
 from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_and_cache_mla,
@@ -64,13 +64,13 @@ def last_kernel() -> str:
 
 # Functions in the order of their modules.
 __all__ = [
-    "AttentionPlan", "Device", "Patch", "Tensor", "__version__",
+    "AttentionGradients", "AttentionPlan", "Device", "Patch", "Tensor", "__version__",
     "device", "devices", "empty", "last_kernel", "numpy", "patch", "to",
     "adaptive_layernorm", "adaptive_layernorm_dynamic_quant", "fused_add_rmsnorm", "fused_add_rmsnorm_quant",
     "gated_residual_layernorm", "gemma_fused_add_rmsnorm", "gemma_rmsnorm", "layernorm", "layernorm_quant", "rmsnorm", "rmsnorm_dynamic_quant",
     "rmsnorm_quant",
     "act_and_mul", "act_and_mul_dynamic_quant", "act_and_mul_quant", "gelu_and_mul", "gelu_tanh_and_mul", "silu_and_mul",
-    "attention", "attention_dropout_mask", "attention_dropout_rng", "attention_plan", "merge_state", "merge_states",
+    "attention", "attention_backward", "attention_dropout_mask", "attention_dropout_rng", "attention_plan", "merge_state", "merge_states",
     "mla_decode",
     "gemm", "gemm_grouped_contiguous", "gemm_grouped_masked", "gemm_pack",
     "append_paged_kv_cache", "append_paged_mla_kv_cache", "concat_and_cache_mla", "gather_paged_mla_kv_cache",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy
 
@@ -218,10 +218,16 @@ def _word(x):
     return x - 2**64 if x >= 2**63 else x
 
 
-def _window(name, value):
+def _window(op, name, value):
     if value < -1:
-        raise ValueError(f"attention: {name} is {value}; accepted: 0 or above, -1 for none")
+        raise ValueError(f"{op}: {name} is {value}; accepted: 0 or above, -1 for none")
     return value
+
+
+def _check_scales(op, **scales):
+    for name, value in scales.items():
+        if not 0 < abs(value) < math.inf:  # C takes 0 for "not given"
+            raise ValueError(f"{op}: {name} is {value}; accepted: any other finite number")
 
 
 @overload
@@ -305,10 +311,8 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
     array([[0., 1., 2., 3.],
            [2., 3., 4., 5.]], dtype=float32)
     """
-    for name, value in (("sm_scale", 1.0 if sm_scale is None else sm_scale), ("q_scale", q_scale), ("k_scale", k_scale),
-                        ("v_scale", v_scale), ("rope_scale", rope_scale), ("rope_theta", rope_theta)):
-        if not 0 < abs(value) < math.inf:  # C takes 0 for "not given"
-            raise ValueError(f"attention: {name} is {value}; accepted: any other finite number")
+    _check_scales("attention", sm_scale=1.0 if sm_scale is None else sm_scale, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale,
+                  rope_scale=rope_scale, rope_theta=rope_theta)
     out = new_output("attention", q, lambda: dims("attention", "q", q, 3, 4)[:-1] + dims("attention", "v", v, 3, 4)[-1:], dtype,
                      out)
     return_lse = flag("attention", "return_lse", return_lse)
@@ -320,7 +324,7 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
     arguments = [out, lse, q, k, v, kv_indices, host, schedule, workspace, custom_mask, mask, q_scales, k_scales, v_scales,
                  sinks, is_hnd("attention", layout), flag("attention", "is_causal", is_causal),
                  flag("attention", "is_top_left", is_top_left),
-                 _window("window_left", window_left), _window("window_right", window_right),
+                 _window("attention", "window_left", window_left), _window("attention", "window_right", window_right),
                  choice("attention", "pos_encoding", pos_encoding, _POS_ENCODINGS),
                  choice("attention", "lse_base", lse_base, LSE_BASES), _word(dropout_seed), _word(dropout_offset),
                  rope_scale, rope_theta, sm_scale or 0.0, logits_soft_cap, q_scale, k_scale, v_scale, dropout_p]
@@ -331,6 +335,86 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
 
 
 # ---- merging
+
+class AttentionGradients(NamedTuple):
+    """What attention_backward returns: the gradients by q, k and v; by the mask and by sinks, None if they were not asked for."""
+
+    dq: Any
+    dk: Any
+    dv: Any
+    dmask: Any
+    dsinks: Any
+
+
+_BACKWARD_WORKSPACE = 5
+
+
+def with_backward_workspace(arguments):
+    """Returns attention_backward's native arguments with a new workspace. The custom op uses it too."""
+    if arguments[_BACKWARD_WORKSPACE] is not None:
+        return arguments
+    try:
+        needed = ffi.attention_backward_workspace_bytes(*arguments)
+    except BufferError:  # as where ops are called
+        needed = ffi.attention_backward_workspace_bytes(*_ops.lend("attention_backward", arguments))
+    workspace = empty_like(arguments[0], shape=(needed,), dtype="u8")
+    return [*arguments[:_BACKWARD_WORKSPACE], workspace, *arguments[_BACKWARD_WORKSPACE + 1:]]
+
+
+@public(d_o="d_out", o="out", is_hnd="layout")
+def attention_backward(d_out: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, *, layout: Layout = "NHD",
+                       plan: AttentionPlan | None = None, is_causal: bool = False, is_top_left: bool = False,
+                       window_left: int = -1, window_right: int = -1, custom_mask: Array | None = None,
+                       mask: Array | None = None, pos_encoding: PosEncoding = "none", sm_scale: float | None = None,
+                       logits_soft_cap: float = 0.0, q_scale: float = 1.0, k_scale: float = 1.0, v_scale: float = 1.0,
+                       q_scales: Array | None = None, k_scales: Array | None = None, v_scales: Array | None = None,
+                       sinks: Array | None = None, dropout_p: float = 0.0, dropout_seed: int = 0, dropout_offset: int = 0,
+                       lse_base: LseBase = 2, dq: Array | None = None, dk: Array | None = None, dv: Array | None = None,
+                       dmask: Array | None = None, dsinks: Array | None = None, needs_dmask: bool = False,
+                       needs_dsinks: bool = False, workspace: Array | None = None) -> AttentionGradients:
+    """Computes the gradients of a loss by attention's inputs, from its gradient by attention's result: an AttentionGradients.
+
+    d_out          the loss's gradient by out: out's shape and dtype
+    q, k, v        of the call of attention, of f32, f16 or bf16; dense, or ragged with a plan
+    out, lse       what that call returned, with return_lse
+    layout, plan, is_causal, is_top_left, window_left, window_right, custom_mask, mask  as that call had them
+    sm_scale, logits_soft_cap, q_scale, k_scale, v_scale, q_scales, k_scales, v_scales, sinks  likewise
+    dropout_p, dropout_seed, dropout_offset, lse_base  likewise
+    pos_encoding   "none" or "alibi"
+    dq, dk, dv     of the shapes of q, k and v, of f32, f16 or bf16; None: new ones of their dtypes
+    dmask          the gradient by a mask of numbers, of the mask's shape, summed where the mask has size 1
+    dsinks         f32, of the shape of sinks
+    needs_dmask, needs_dsinks  whether dmask and dsinks are made where none is given
+    workspace      u8, as qn_attention_backward_workspace_bytes says; None: made as needed
+
+    Results have equal bits on every run. On a GPU a slow kernel computes them. Raises ValueError (shape, stride, overlap,
+    numbers, words, dmask without a mask of numbers, dsinks without sinks), NotImplementedError (dtype, "rope_llama", a plan made
+    with is_for_graph, device), TypeError (no array, no number); nothing is written then.
+
+    >>> q = k = v = numpy.ones((1, 2, 1, 4), numpy.float32)
+    >>> out, lse = quern.attention(q, k, v, return_lse=True)
+    >>> quern.attention_backward(out, q, k, v, out, lse).dv[0, :, 0, 0].round(3)
+    array([1., 1.], dtype=float32)
+    """
+    op = "attention_backward"
+    _check_scales(op, sm_scale=1.0 if sm_scale is None else sm_scale, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale)
+    if flag(op, "needs_dmask", needs_dmask) and dmask is None and mask is not None:
+        dmask = empty_like(mask)
+    if flag(op, "needs_dsinks", needs_dsinks) and dsinks is None and sinks is not None:
+        dsinks = empty_like(sinks)
+    gradients = AttentionGradients(*(empty_like(x) if d is None else d for d, x in ((dq, q), (dk, k), (dv, v))), dmask, dsinks)
+    host, schedule = (None, None) if plan is None else (plan.host_for(q), plan.schedule(q))
+    arguments = [*gradients, workspace, d_out, out, lse, q, k, v, None, host, schedule, None, custom_mask, mask, q_scales, k_scales,
+                 v_scales, sinks, is_hnd(op, layout), flag(op, "is_causal", is_causal), flag(op, "is_top_left", is_top_left),
+                 _window(op, "window_left", window_left), _window(op, "window_right", window_right),
+                 choice(op, "pos_encoding", pos_encoding, _POS_ENCODINGS), choice(op, "lse_base", lse_base, LSE_BASES),
+                 _word(dropout_seed), _word(dropout_offset), 1.0, 1e4, sm_scale or 0.0, logits_soft_cap, q_scale, k_scale, v_scale,
+                 dropout_p]
+    if not _ops.is_being_traced():  # the custom op in the graph makes its own
+        arguments = with_backward_workspace(arguments)
+    _ops.attention_backward(*arguments)
+    return gradients
+
 
 @public()
 def merge_state(v_a: A, s_a: Array, v_b: Array, s_b: Array, lse_base: LseBase = 2, v: A | None = None,

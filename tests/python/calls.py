@@ -11,7 +11,7 @@ from tools import normal
 
 # The native op's names of arguments -> the public function's.
 _GEMM = {"d": "out", "scale_d": "scale_out", "given_scale_d": "given_scale", "scale_d_eps": "eps"}
-_RENAMED = {"attention": {"o": "out"}, "mla_decode": {"o": "out"}, "gemm": _GEMM, "gemm_grouped_contiguous": _GEMM,
+_RENAMED = {"attention": {"o": "out"}, "attention_backward": {"o": "out", "d_o": "d_out"}, "mla_decode": {"o": "out"}, "gemm": _GEMM, "gemm_grouped_contiguous": _GEMM,
             "gemm_grouped_masked": _GEMM, "convert_fp8": {"q_out": "out"}, "dequantize_fp8": {"x": "out"},
             "softmax": {"probs": "out"}}
 _WORDS = {"function": ["silu", "gelu", "gelu_tanh", "swiglu"], "activation": [None, "gelu_tanh"], "order": ["big", "little"],

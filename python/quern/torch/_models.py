@@ -5,10 +5,7 @@ enable() reaches these libraries as well where they call scaled_dot_product_atte
 have what this function lacks: soft caps, sinks and windows.
 """
 
-import torch
-
-from ._sdpa import _staging, known_device
-from ._tensors import refuse_gradients
+from ._sdpa import _staging, attend, known_device
 
 _NAME = "quern"
 
@@ -26,7 +23,6 @@ def _transformers_attention(device, allow_slow=False):
                 softcap=None, s_aux=None, position_bias=None, cache=None, output_attentions=None, **kwargs):
         """Takes query [batch, heads, n, head_dim] and returns (result [batch, n, heads, head_dim], None), as
         transformers wants."""
-        refuse_gradients(op, ("query", "key", "value", "s_aux"), (query, key, value, s_aux))
         _refuse(op, position_bias=position_bias, cache=cache, output_attentions=output_attentions)
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         n, kv_len = query.shape[2], key.shape[2]
@@ -38,9 +34,8 @@ def _transformers_attention(device, allow_slow=False):
             if n == 1 and kv_len > sliding_window:
                 key, value, window = key[:, :, -sliding_window:], value[:, :, -sliding_window:], -1
         sinks = None if s_aux is None else s_aux.float().contiguous()
-        out = torch.ops.quern.scaled_dot_product_attention(
-            query, key, value, attention_mask, dropout, is_causal, scaling, query.shape[1] != key.shape[1], _staging(device),
-            sinks, window if n > 1 else -1, softcap or 0.0, allow_slow)
+        out = attend(query, key, value, attention_mask, dropout, is_causal, scaling, query.shape[1] != key.shape[1],
+                     _staging(device), sinks, window if n > 1 else -1, softcap or 0.0, allow_slow)
         return out.transpose(1, 2).contiguous(), None
 
     return forward
@@ -52,7 +47,7 @@ def register_transformers(device=None, allow_slow=False):
 
     device  "sim:gfx942" and the like: tensors on the CPU are copied there for each call; None: where the tensors are
     allow_slow  as in enable(). Else PyTorch computes slow calls; a call with something that PyTorch's function lacks is
-    an error For inference: a call that needs a gradient raises RuntimeError, and one with position_bias,
+    an error. Gradients are computed as under enable(). A call with position_bias,
     output_attentions or transformers' own paged cache NotImplementedError. Raises ImportError without transformers 4.48
     or later, ValueError (device).
     """
@@ -69,15 +64,14 @@ def _diffusers_attention(device, allow_slow=False):
     def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
                   return_lse=False, _parallel_config=None):
         """Takes query [batch, n, heads, head_dim] and returns a result of that shape."""
-        refuse_gradients(op, ("query", "key", "value"), (query, key, value))
         _refuse(op, return_lse=return_lse, _parallel_config=_parallel_config)
         if attn_mask is not None and is_causal:
             raise ValueError(f"{op}: attn_mask and is_causal are both given; accepted: one of them")
         if attn_mask is not None and attn_mask.shape == (query.shape[0], key.shape[1]):
             attn_mask = attn_mask[:, None, None]  # says which keys each request has
         query, key, value = (t.transpose(1, 2) for t in (query, key, value))
-        out = torch.ops.quern.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
-                                                           enable_gqa, _staging(device), allow_slow=allow_slow)
+        out = attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, _staging(device),
+                     allow_slow=allow_slow)
         return out.transpose(1, 2)
 
     return attention

@@ -6,11 +6,11 @@ do; quern's own functions allocate the results. The ops have no gradients.
 import torch
 
 from .. import _ops, _public, _tensor
-from .._attention import with_workspace
+from .._attention import with_backward_workspace, with_workspace
 from .._native import ffi
 from ._tensors import check, check_quickly, refuse_gradients
 
-_PREPARE = {"attention": with_workspace}  # prepares arguments that are no longer symbols
+_PREPARE = {"attention": with_workspace, "attention_backward": with_backward_workspace}  # prepares arguments that are no longer symbols
 _TYPES = {"t": "Tensor", "f": "float", "i": "int"}
 # Called with an op's name and arguments after the op ran as a custom op, for example in a compiled graph. None: not
 # called.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern's attention under torch.nn.functional.scaled_dot_product_attention, eager and compiled, for inference.
+"""quern's attention under torch.nn.functional.scaled_dot_product_attention, eager and compiled, with gradients.
 
 A kernel for aten::scaled_dot_product_attention stands before PyTorch's own choice among FLASH, EFFICIENT and MATH. The
 kernel looks at the call's shapes and dtypes alone, and hands calls that quern does not compute to PyTorch, with the
@@ -17,7 +17,7 @@ from .. import _tensor
 from .. import last_kernel as _last_kernel
 from .._attention import attention
 from .._native import ffi
-from . import _compiled, _slow
+from . import _compiled, _gradients, _slow
 from ._ops import library, refuse_when_recorded
 
 _logger = logging.getLogger("quern.torch")
@@ -62,8 +62,6 @@ def reason(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
     for t in tensors:
         if type(t) not in _PLAIN or t.is_nested or t.layout != torch.strided:
             return f"{type(t).__name__}s are no plain strided tensors"
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return "an argument requires a gradient; quern computes none"
     if len({t.device for t in tensors}) != 1:
         return f"tensors are on {', '.join(sorted({str(t.device) for t in tensors}))}"
     if query.dtype not in _DTYPES or key.dtype != query.dtype or value.dtype != query.dtype:
@@ -71,6 +69,14 @@ def reason(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
     if not 0 <= dropout_p < 1 or scale == 0:
         return f"dropout_p is {dropout_p}" if scale != 0 else "scale is 0"
     return _reason_of_mask(attn_mask, is_causal) or _reason_of_shapes(query, key, value, enable_gqa)
+
+
+def _reason_of_gradients(query, key, value, attn_mask, device, allow_slow):
+    """Returns why autograd's call is not quern's. Kernels for gradients are fast on the CPU alone."""
+    is_fast = query.device.type == "cpu" and not device
+    if not _gradients.is_needed(query, key, value, attn_mask) or is_fast or allow_slow:
+        return None
+    return "an argument requires a gradient, which quern computes slowly on GPUs; allow_slow=True takes it all the same"
 
 
 # ---- the call
@@ -111,15 +117,11 @@ def _result(query, key, value, enable_gqa):
     return query.new_empty(*batch, heads, n, dim) if ndim > 2 else query.new_empty(n, dim)
 
 
-def _contiguous_rows(x):
-    return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
-
-
 def _run(out, query, key, value, mask, options, device):
     """Runs attention from [batch, heads, n, dim] tensors into another such tensor, staged to the device if one is
     named."""
     if not device:
-        attention(*map(_contiguous_rows, (query, key, value)), layout="HND", mask=mask, out=out, **options)
+        attention(*map(_gradients.contiguous_rows, (query, key, value)), layout="HND", mask=mask, out=out, **options)
         return
     there = _tensor.device(device)
     q, k, v = (_tensor.to(t.contiguous(), there) for t in (query, key, value))
@@ -167,9 +169,7 @@ def _compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
         _turn_down(why)
         result = _ATEN.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         return result if result.stride() == out.stride() else out.copy_(result)  # a graph relies on the strides of out
-    calls[_last_kernel()] += 1
-    if _active is not None:
-        _active.calls[_last_kernel()] += 1
+    _count(_last_kernel())
     return out
 
 
@@ -253,14 +253,38 @@ def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0
     is_allowed = torch._C._get_flash_sdp_enabled()  # quern stands in FLASH's place, so sdpa_kernel([MATH]) means
                                                     # PyTorch's MATH
     why = reason(*arguments, scale, enable_gqa) if is_allowed else None
+    if why is None and is_allowed and _active is not None:
+        why = _reason_of_gradients(query, key, value, attn_mask, _staging(_active.device), _active.allow_slow)
     if why is not None:
         _turn_down(why)
     elif not is_allowed and _active is not None:  # the program asked for it: counted without a warning
         _active.fallbacks["FLASH_ATTENTION is switched off"] += 1
     if why is not None or not is_allowed or _active is None:
         return _ATEN.decompose(*arguments, scale=scale, enable_gqa=enable_gqa)
-    return torch.ops.quern.scaled_dot_product_attention(*arguments, scale, enable_gqa, _staging(_active.device),
-                                                        allow_slow=_active.allow_slow)
+    return attend(*arguments, scale, enable_gqa, _staging(_active.device), allow_slow=_active.allow_slow)
+
+
+def attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, device, sinks=None, window_left=-1,
+           logits_soft_cap=0.0, allow_slow=False):
+    """Computes a call that is quern's, by the custom op for inference or, if autograd needs it, by the one for training."""
+    if not _gradients.is_needed(query, key, value, attn_mask, sinks):
+        return torch.ops.quern.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
+                                                            enable_gqa, device, sinks, window_left, logits_soft_cap, allow_slow)
+    batch, heads = _shape(query, key, value, enable_gqa)
+    mask = None if attn_mask is None else _dense_mask(attn_mask, batch)
+    dense = _dense(query, batch, heads), *(_dense(t, batch, None if enable_gqa else heads) for t in (key, value))
+    out = _gradients.attend(*dense, mask, dropout_p, is_causal, scale, device, sinks, window_left, logits_soft_cap, allow_slow)
+    ndim = max(query.ndim, key.ndim, value.ndim)
+    return out if ndim == 4 else out.reshape(*batch, *out.shape[1 if ndim > 2 else 2:])
+
+
+def _count(kernel):
+    calls[kernel] += 1
+    if _active is not None:
+        _active.calls[kernel] += 1
+
+
+_gradients.note = _count
 
 
 def _staging(device):
@@ -309,7 +333,7 @@ def enable(device=None, fallback="log", allow_slow=False):
     allow_slow  whether quern computes calls for which a GPU has only a slow kernel: f32, dropout, head dims that are no
               multiples of 8 up to 256, strides that no fast kernel takes. Else these calls go to PyTorch, too
 
-    For inference: calls that need gradients go to PyTorch, too. If a query sees no key, its result is 0. An attn_mask
+    Calls that need gradients are quern's as well, on a GPU with allow_slow. If a query sees no key, its result is 0. An attn_mask
     of any float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside an sdpa_kernel without
     FLASH_ATTENTION, PyTorch computes. The logger names graphs that torch.compile made before; they are made again.
     quern uses PyTorch's registration of attention implementations if there is one

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of scaled_dot_product_attention under quern.torch.enable(), against PyTorch's own in double precision."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import quern  # noqa: E402
+import quern.torch  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+attention = torch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.fixture(autouse=True)
+def enabled():
+    with quern.torch.enable(fallback="error") as registration:
+        yield registration
+
+
+def tensors(*shapes, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(len(shapes))
+    return [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape in shapes]
+
+
+def in_double(inputs, **options):
+    """Returns the result and gradients that PyTorch's operators give in double precision."""
+    quern.torch.disable()
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    options = {name: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for name, x in options.items()}
+    out = attention(*wide, **options)
+    out.sin().sum().backward()
+    quern.torch.enable(fallback="error")
+    return [out, *(x.grad for x in wide)]
+
+
+def assert_close(got, want, dtype):
+    for g, w in zip(got, want, strict=True):
+        # o is rounded to the dtype before and after sin, gradients once more; sums in f32 have 64 terms of order 1
+        step, of_sums = torch.finfo(dtype).eps, torch.finfo(torch.float32).eps
+        torch.testing.assert_close(g.double(), w, rtol=4 * step, atol=16 * step + 64 * of_sums)
+
+
+SHAPES = {"plain": ((2, 3, 9, 32), (2, 3, 12, 32), (2, 3, 12, 32)), "one": ((7, 16), (5, 16), (5, 16)),
+          "three": ((4, 7, 16), (4, 5, 16), (4, 5, 8)), "five": ((2, 2, 3, 7, 16), (2, 2, 3, 5, 16), (2, 2, 3, 5, 16)),
+          "broadcast": ((2, 3, 9, 32), (1, 3, 12, 32), (2, 1, 12, 32))}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_shapes(enabled, shapes, dtype, is_causal):
+    inputs = tensors(*shapes, dtype=dtype)
+    out = attention(*inputs, is_causal=is_causal)
+    out.sin().sum().backward()
+    assert {kernel.split(".")[0] for kernel in enabled.calls} == {"attention", "attention_backward"}
+    assert_close([out, *(x.grad for x in inputs)], in_double(inputs, is_causal=is_causal), dtype)
+
+
+def test_groups(enabled):
+    inputs = tensors((2, 6, 9, 32), (2, 2, 9, 32), (2, 2, 9, 32))
+    out = attention(*inputs, enable_gqa=True, scale=0.3)
+    out.sin().sum().backward()
+    assert_close([out, *(x.grad for x in inputs)], in_double(inputs, enable_gqa=True, scale=0.3), torch.float32)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 9, 12), (1, 3, 9, 12), (2, 1, 1, 12), (9, 12), (9, 1)])
+def test_mask_of_numbers(shape):
+    """Tests the mask's own gradient, which is summed where the mask is repeated."""
+    inputs = tensors((2, 3, 9, 32), (2, 3, 12, 32), (2, 3, 12, 32))
+    mask, = tensors(shape)
+    attention(*inputs, attn_mask=mask).sin().sum().backward()
+    quern.torch.disable()
+    wide, wide_mask = [x.detach().double().requires_grad_() for x in inputs], mask.detach().double().requires_grad_()
+    attention(*wide, attn_mask=wide_mask).sin().sum().backward()
+    assert_close([mask.grad, *(x.grad for x in inputs)], [wide_mask.grad, *(x.grad for x in wide)], torch.float32)
+
+
+def test_mask_of_booleans():
+    inputs = tensors((2, 3, 9, 32), (2, 3, 12, 32), (2, 3, 12, 32))
+    mask = torch.rand(9, 12) > 0.3
+    mask[:, 0] = True
+    attention(*inputs, attn_mask=mask).sin().sum().backward()
+    assert_close([x.grad for x in inputs], in_double(inputs, attn_mask=mask)[1:], torch.float32)
+
+
+def test_dropout_uses_the_same_weights():
+    """Tests that the gradient by v is that of the weights which the result shows: both are linear in v."""
+    q, k, v = tensors((1, 2, 9, 16), (1, 2, 12, 16), (1, 2, 12, 12))
+    torch.manual_seed(5)
+    weights = attention(q, k, torch.eye(12).expand(1, 2, 12, 12), dropout_p=0.4)
+    torch.manual_seed(5)
+    out = attention(q, k, v, dropout_p=0.4)
+    d_out = torch.randn_like(out)
+    out.backward(d_out)
+    assert (weights == 0).any()
+    torch.testing.assert_close(v.grad, weights.detach().transpose(-1, -2) @ d_out)
+
+
+def test_only_what_needs_it():
+    q, k, v = tensors((1, 2, 9, 16), (1, 2, 12, 16), (1, 2, 12, 16))
+    attention(q.detach(), k, v.detach()).sum().backward()
+    assert q.grad is None and v.grad is None and k.grad is not None
+
+
+def test_checkpoint_and_compile():
+    """Tests that both give the bits of the plain call, with dropout."""
+    q, k, v = tensors((1, 2, 9, 16), (1, 2, 12, 16), (1, 2, 12, 16))
+    results = []
+    for call in (attention, lambda *x, **o: checkpoint(attention, *x, use_reentrant=False, **o),
+                 torch.compile(attention, backend="aot_eager")):
+        torch.manual_seed(3)
+        for x in (q, k, v):
+            x.grad = None
+        call(q, k, v, dropout_p=0.3).sin().sum().backward()
+        results.append([x.grad for x in (q, k, v)])
+    for other in results[1:]:
+        assert all(map(torch.equal, other, results[0]))
+
+
+def test_second_gradient_is_refused():
+    q, k, v = tensors((1, 2, 9, 16), (1, 2, 12, 16), (1, 2, 12, 16))
+    first, = torch.autograd.grad(attention(q, k, v).sum(), q, create_graph=True)
+    with pytest.raises(NotImplementedError, match="gradient of its gradient"):
+        first.sum().backward()
+
+
+def test_simulated_gpu():
+    """Tests that a slow kernel must be asked for, and gives what the CPU gives."""
+    inputs = tensors((1, 2, 9, 16), (1, 2, 12, 16), (1, 2, 12, 16))
+    quern.torch.disable()
+    with quern.torch.enable("sim:gfx942", fallback="error"), pytest.raises(NotImplementedError, match="allow_slow"):
+        attention(*inputs)
+    with quern.torch.enable("sim:gfx942", fallback="error", allow_slow=True) as there:
+        attention(*inputs, is_causal=True).sin().sum().backward()
+    assert "attention_backward.gpu_any" in there.calls
+    assert_close([x.grad for x in inputs], in_double(inputs, is_causal=True)[1:], torch.float32)
