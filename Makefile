@@ -14,7 +14,7 @@ JOBS    ?= $(shell nproc)
 cmake_targets = $(if $(filter release,$(PRESET))$(filter command,$(origin TARGETS)),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))" \
   -DQUERN_SIM_EXEC=$(if $(filter all,$(TARGETS)),all,native))
 
-.PHONY: all product help setup test-setup configure test demo install uninstall bench clock-report release format lint clean asan tsan fuzz
+.PHONY: all product help setup test-setup configure test demo install uninstall bench clock-report release site format lint clean asan tsan fuzz
 
 all: product
 	@echo "built $(BUILD)/libquern.so and $(BUILD)/quern, with kernels for $$(cat $(BUILD)/targets.txt) (make TARGETS=all: every GPU)"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench      the ops beside the machine's limits; the simulator's own speed"
 	@echo "make clock-report  the simulator's clock beside published times, into docs/clock_report.md (AITER=CLONE: of ROCm/aiter)"
 	@echo "make release    a wheel, tarball, .deb and .rpm of the commit, with sums, into build/releases"
+	@echo "make site       docs/, the API and all kernels as pages, into build/site"
 	@echo "make asan tsan  the tests under sanitizers;  make fuzz: each fuzzer for a minute"
 	@echo "make format     clang-format;  make lint: layers, formatting"
 	@echo "make TARGETS=all   for every GPU and CPU, not only this machine's and the demo's;"
@@ -89,6 +90,11 @@ release:
 	@tools/setup.sh --release
 	@release/release.sh build/dist build/releases "$(subst $(eval) ,;,$(TARGETS))"
 
+site: product
+	@tools/setup.sh --site
+	@build/site-tools/bin/python site/build.py --build $(BUILD) --output build/site
+	@echo "built build/site/index.html"
+
 format: setup
 	@git ls-files '*.c' '*.h' | xargs clang-format-22 -i
 
@@ -96,4 +102,4 @@ lint: setup
 	@tools/lint.sh
 
 clean:
-	@rm -rf build/release build/asan build/tsan build/fuzz
+	@rm -rf build/release build/asan build/tsan build/fuzz build/site build/site.source

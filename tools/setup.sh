@@ -11,11 +11,13 @@
 #   tools/setup.sh --upstream   all that, and build/upstream: the tests in vLLM's and SGLang's source packages (0.1 GiB to fetch), for
 #                                  tests/upstream_test.sh
 #   tools/setup.sh --release   what `make release` needs: rpm, abidiff, and build/release-tools with zig, auditwheel and scikit-build-core (0.1 GiB)
+#   tools/setup.sh --site   what `make site` and tests/site_test.sh need: build/site-tools with Sphinx, MyST, furo and Playwright (0.1 GiB to
+#                                  fetch, 0.3 GiB installed), and a browser without a screen
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-check_only=0 build_only=0 third_party=0 engines=0 upstream=0 release=0
+check_only=0 build_only=0 third_party=0 engines=0 upstream=0 release=0 site=0
 for option; do
   case "$option" in
     --check) check_only=1 ;;
@@ -24,8 +26,9 @@ for option; do
     --engines) third_party=1 engines=1 ;;
     --upstream) third_party=1 engines=1 upstream=1 ;;
     --release) build_only=1 release=1 ;;
-    -h|--help) sed -n '3,14p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines, --upstream, --release)" >&2; exit 2 ;;
+    --site) build_only=1 site=1 ;;
+    -h|--help) sed -n '3,16p' "$0" | cut -c3-; exit 0 ;;
+    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines, --upstream, --release, --site)" >&2; exit 2 ;;
   esac
 done
 
@@ -54,11 +57,14 @@ deps=$top/build/deps/include
 headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_env_api.h) # fetched if the last is missing
 venv=$top/.venv
 
-[ $third_party = 0 ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || packages+=("$browser_package")
+[ $third_party$site = 00 ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || packages+=("$browser_package")
 
 [ $release = 0 ] || packages+=(rpm abigail-tools)
 release_tools=$top/build/release-tools
 release_packages=(ziglang==0.17.1 auditwheel==6.8.2 wheel==0.47.0 scikit-build-core==1.1.2 apache-tvm-ffi==0.1.15.post2)
+
+site_tools=$top/build/site-tools
+site_packages=(sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19 playwright==1.65.2) # Sphinx 9.1 needs a later Python than Debian 12's
 
 missing_packages() {
   local p
@@ -115,6 +121,14 @@ if [ $release = 1 ] && ! [ -e "$release_tools/complete" ]; then
   python3 -m venv "$release_tools"
   "$release_tools/bin/python" -m pip install -q "${release_packages[@]}"
   touch "$release_tools/complete"
+fi
+if [ $site = 1 ] && ! [ -e "$site_tools/complete" ]; then
+  echo "setup: making build/site-tools: ${site_packages[*]}"
+  [ $check_only = 1 ] && exit 1
+  rm -rf "$site_tools"
+  python3 -m venv "$site_tools"
+  "$site_tools/bin/python" -m pip install -q "${site_packages[@]}"
+  touch "$site_tools/complete"
 fi
 has_third_party() {
   "$venv/bin/python" -c 'import importlib.util as u, sys
