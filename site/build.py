@@ -28,7 +28,7 @@ CONTENTS = {
     "Guides": ["python", "engines", "flashinfer", "deep_gemm", "aiter", "checkpoints", "tune", "probe", "simulator", "hip"],
     "Reference": ["c/index", "py/index", "command", "catalogue", "kernels", "env", "glossary"],
     "Performance": ["plots", "performance", "performance_h200"],
-    "Internals": ["design", "runtime", "clock", "clock_report", "testing", "releases"],
+    "Internals": ["design", "runtime", "clock", "clock_report", "testing", "Versions, releases, the site <releases>"],
 }
 
 
@@ -62,9 +62,8 @@ def check(build, device):
     return json.loads(kept.read_text())
 
 
-def write_pages(build, source, devices):
-    reports = {device.removeprefix("sim:"): check(build, device) for device in devices}
-    site = pages.Pages(TOP, source)
+def write_pages(build, source, reports):
+    site = pages.Pages(TOP, source, c_api.roles_of(c_api.headers_of(TOP)))
     site.write(contents())
     pages.write_command(build / "quern", source)
     c_api.write(TOP, source)
@@ -81,11 +80,12 @@ def main():
     parser.add_argument("--devices", type=lambda text: text.split(","), help="devices to check (default: the build's)")
     options = parser.parse_args()
     build, output = options.build.resolve(), options.output.resolve()
+    reports = {device.removeprefix("sim:"): check(build, device) for device in options.devices or devices_of(build)}
     source = output.with_name(output.name + ".source")
     for folder in (source, output):
         shutil.rmtree(folder, ignore_errors=True)
     source.mkdir(parents=True)
-    write_pages(build, source, options.devices or devices_of(build))
+    write_pages(build, source, reports)
     version = re.search(r'define QN_VERSION "(.*)"', (TOP / "include/quern/core.h").read_text())[1]
     done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", TOP / "site", "-d", source / ".doctrees",
                            source, output], env={**os.environ, "QUERN_VERSION": version}, check=False)

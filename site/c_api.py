@@ -16,6 +16,12 @@ def comment_text(comment):
     return "\n".join([lines[0], *(re.sub(r"^ \* {0,2}", "", line) for line in lines[1:])])
 
 
+def headers_of(top):
+    """Returns name -> text of the public headers."""
+    folder = top / "include/quern"
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.h"))}
+
+
 def head_of(header):
     """Returns the comment at a header's head, without its licence."""
     lines = header.split("#ifndef")[0].splitlines()[1:]
@@ -67,8 +73,7 @@ def page(name, header, roles):
 
 def write(top, source):
     """Writes the pages of all headers into source/c, and source/c/index.rst."""
-    folder = top / "include/quern"
-    headers = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.h"))}
+    headers = headers_of(top)
     roles = roles_of(headers)
     rows = []
     for name, text in headers.items():

@@ -150,7 +150,7 @@ def table_html(rows, images, chapters):
     every = [sorted(set(columns[0])), list(dict.fromkeys(columns[1])), sorted(set().union(*columns[2])), sorted(set(columns[3]))]
     filters = "".join(choice(*pair) for pair in zip(("op", "device", "dtype", "status"), every))
     lines = [f'<form class="filters" hidden>{filters}<label>name <input type="search" data-column="kernel"></label>'
-             '<output></output></form>\n<table class="catalogue"><thead><tr>']
+             '<output></output></form>\n<div class="wide"><table class="catalogue"><thead><tr>']
     lines += [f"<th>{head}</th>" for head in ("op", "kernel", "device", "dtype", "status", "problems")]
     lines.append("</tr></thead><tbody>")
     for kernel, device, dtypes, status, problems in rows:
@@ -158,7 +158,7 @@ def table_html(rows, images, chapters):
         op = f'<a href="{chapters[kernel.op]}">{kernel.op}</a>' if kernel.op in chapters else kernel.op
         lines.append(f'<tr><td>{op}</td><td><a href="tree/{source}.html">{kernel.name}</a></td><td>{device}</td>'
                      f'<td>{" ".join(dtypes)}</td><td class="{status.replace(" ", "-")}">{status}</td><td>{problems}</td></tr>')
-    return "\n".join([*lines, "</tbody></table>"])
+    return "\n".join([*lines, "</tbody></table></div>"])
 
 
 def write(top, source, reports, compiler):

@@ -9,6 +9,7 @@ import subprocess
 from comments import code, title
 
 LINK = re.compile(r"\[([^]\[]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
+NAME = re.compile(r"(?<![\[`])`(qn_\w+)(?:\(\))?`(?!`)")
 FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LANGUAGES = {".c": "c", ".h": "c", ".def": "c", ".py": "python", ".sh": "bash", ".cmake": "cmake", ".json": "json"}
 
@@ -16,8 +17,8 @@ LANGUAGES = {".c": "c", ".h": "c", ".def": "c", ".py": "python", ".sh": "bash", 
 class Pages:
     """The pages made so far. A link of theirs to a file of the tree makes a view of that file."""
 
-    def __init__(self, top, source):
-        self.top, self.source = top, source
+    def __init__(self, top, source, roles):
+        self.top, self.source, self.roles = top, source, roles
         self.names = {"README.md": "index.md", "NEWS.md": "news.md", "docs/quern.1": "command.rst"}
         self.names |= {f"docs/{path.name}": path.name for path in (top / "docs").glob("*.md")}
 
@@ -45,7 +46,11 @@ class Pages:
             target = self.target(posixpath.normpath(posixpath.join(posixpath.dirname(path), link)))
             text = "" if text == link and target.endswith(".md") else text  # a file's name becomes its page's title
             return f"[{text}]({target}{heading or ''})"
-        return "".join(part if part.startswith("```") else LINK.sub(replace, part) for part in FENCE.split(text))
+        return "".join(part if part.startswith("```") else self.named(LINK.sub(replace, part)) for part in FENCE.split(text))
+
+    def named(self, text):
+        """Returns a text in which the names of C functions and types are links."""
+        return NAME.sub(lambda match: f"{{{self.roles[match[1]]}}}`{match[1]}`" if match[1] in self.roles else match[0], text)
 
     def write(self, contents):
         """Writes the front page, which ends with the table of contents, and all pages of docs/."""

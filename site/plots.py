@@ -7,6 +7,16 @@ import json
 from comments import title
 
 SIDES = ("quern", "copy", "eager", "compile", "triton", "flashinfer", "aiter", "torch")
+FORMS = (  # a key of a report's rows, the unit, and the sides of a row
+    ("share_of_limit", "% of the limit", lambda row: {"quern": 100 * (row["share_of_limit"] or 0)}),
+    ("published_tflops", "TFLOP/s", lambda row: {row["side"]: row["tflops"]}),
+    ("median_us", "µs", lambda row: {row["side"]: row["median_us"]}),
+    ("us", "µs", lambda row: row["us"]),
+    ("quern_us", "µs", lambda row: {"quern": row["quern_us"], **row["sides_us"]}),
+    ("quern_ns", "µs", lambda row: {side: row[f"{side}_ns"] / 1e3 for side in SIDES if f"{side}_ns" in row}),
+    ("quern_ms", "ms", lambda row: {side: row[f"{side}_ms"] for side in SIDES if f"{side}_ms" in row}),
+    ("quern", "µs", lambda row: {side: row[side]["ns"] / 1e3 for side in SIDES if side in row}),
+)
 MOST = 40  # lines of a plot
 BAR, GAP, LEFT, WIDTH = 13, 9, 250, 420
 
@@ -14,48 +24,33 @@ BAR, GAP, LEFT, WIDTH = 13, 9, 250, 420
 def label_of(row):
     """Returns what names a line of a report."""
     if "m" in row:
-        parts = [row.get("kind") or row.get("type") or row.get("form"), row.get("end"), row.get("layout"), f"{row['m']} × {row['n']} × {row['k']}",
-                 f"{row['groups']} groups" if row.get("groups", 1) > 1 else None, f"threads {row['threads']}" if "threads" in row else None]
+        parts = [row.get("kind") or row.get("type") or row.get("form"), row.get("end"), row.get("layout"), row.get("bias") and "bias",
+                 f"{row['m']} × {row['n']} × {row['k']}", f"{row['groups']} groups" if row.get("groups", 1) > 1 else None]
     elif "rows" in row:
         parts = [row["op"], f"{row['rows']} × {row.get('dim') or row['vocab']}"]
     elif "problem" in row:
-        parts = [row.get("op"), row["problem"], f"seq {row['seq']}" if "seq" in row else None, f"threads {row['threads']}" if "threads" in row else None]
+        parts = [row.get("op"), row["problem"]]
     else:
-        parts = [row.get("name"), f"{row['tokens']} tokens" if "tokens" in row else None, row.get("chip")]
+        parts = [row.get("name"), f"{row['tokens']} tokens", row.get("chip")]
+    if "rows" not in row and row.get("threads"):
+        parts.append(f"threads {row['threads']}")
     return " ".join(str(part) for part in parts if part)
-
-
-def by_side(rows, value):
-    """Returns label -> side -> value of reports with a row for each side."""
-    lines = {}
-    for row in rows:
-        if row.get(value) is not None:
-            lines.setdefault(label_of(row), {})[row["side"]] = row[value]
-    return lines
 
 
 def lines_of(report):
     """Returns (unit, label -> side -> number) of a report; None for a form that is not drawn."""
     if isinstance(report.get("ms"), dict):  # of a whole step; parts of one are added up
         return "ms", {"a step": {side: sum(ms.values()) if isinstance(ms, dict) else ms for side, ms in report["ms"].items()}}
-    rows = report.get("results") or report.get("rows") or []
-    if not isinstance(rows, list) or not rows:
-        return None
-    first = rows[0]
-    if "share_of_limit" in first:
-        return "% of the limit", {label_of(row): {"quern": 100 * row["share_of_limit"]} for row in rows if row["share_of_limit"]}
-    if "side" in first:
-        value, unit = ("tflops", "TFLOP/s") if "tflops" in first else ("median_us", "µs")
-        return unit, by_side(rows, value)
-    if "us" in first:
-        return "µs", {label_of(row): dict(row["us"]) for row in rows}
-    if "quern_us" in first:
-        return "µs", {label_of(row): {"quern": row["quern_us"], **row["sides_us"]} for row in rows}
-    for suffix, unit, scale in (("_ns", "µs", 1e-3), ("_ms", "ms", 1)):
-        if f"quern{suffix}" in first:
-            return unit, {label_of(row): {side: scale * row[side + suffix] for side in SIDES if row.get(side + suffix)} for row in rows}
-    if isinstance(first.get("quern"), dict):
-        return "µs", {label_of(row): {side: row[side]["ns"] / 1e3 for side in SIDES if row.get(side)} for row in rows}
+    rows = report.get("results") or report.get("rows") or [{}]
+    for key, unit, sides_of in FORMS:
+        if isinstance(rows, list) and key in rows[0]:
+            lines = {}
+            for row in rows:
+                line, sides = lines.setdefault(label_of(row), {}), sides_of(row)
+                if line.keys() & sides.keys():  # rows differ in something that labels do not tell
+                    return None
+                line.update({side: value for side, value in sides.items() if value})
+            return unit, {label: line for label, line in lines.items() if line}
     return None
 
 

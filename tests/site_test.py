@@ -131,9 +131,9 @@ def check_catalogue(tab, address):
         assert {row[1] for row in visible(tab)} == set(ran)
         choose["op"]("gemm")
         assert {row[1] for row in visible(tab)} == {kernel for kernel in ran if kernel.startswith("gemm.")} != set()
-        choose["dtype"]("i8")
-        mixed = {r["kernel"] for r in results if r["ran"] and r["op"] == "gemm" and re.search(r"\bi8\b", r["problem"])}
-        assert {row[1] for row in visible(tab)} == mixed != set()
+        choose["dtype"]("f16")
+        halves = {r["kernel"] for r in results if r["ran"] and r["op"] == "gemm" and re.search(r"\bf16\b", r["problem"])}
+        assert {row[1] for row in visible(tab)} == halves != set()
         tab.evaluate("document.querySelector('form.filters').reset()")
     tab.fill("[data-column=kernel]", "wgmma_silu")
     assert {row[2] for row in visible(tab)} == {"sm_90a"} and all("wgmma_silu" in row[1] for row in visible(tab))
