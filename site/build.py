@@ -33,8 +33,11 @@ CONTENTS = {
 
 
 def contents():
-    """Returns the navigation. Sphinx warns of a page that it leaves out."""
-    return "\n".join(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n" for caption, names in CONTENTS.items())
+    """Returns the navigation. Pages of docs/ that CONTENTS does not name are the last guides."""
+    named = " ".join(name for names in CONTENTS.values() for name in names)
+    others = [page.stem for page in sorted(TOP.glob("docs/*.md")) if not re.search(rf"\b{page.stem}\b", named)]
+    return "\n".join(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names + others * (caption == "Guides")) + "\n```\n"
+                     for caption, names in CONTENTS.items())
 
 
 def cached(build, name):

@@ -134,9 +134,9 @@ def timed_on_h200(top):
 
 
 def chapters_of(top):
-    """Returns op -> address of its chapter in docs/kernels.md."""
-    chapters = re.findall(r"^## (.*)$", (top / "docs/kernels.md").read_text(), re.M)
-    return {op: "kernels.html#" + re.sub(r"[^\w\- ]", "", chapter).replace(" ", "-") for chapter in chapters for op in chapter.split(", ")}
+    """Returns op -> address of its chapter in docs/kernels*.md."""
+    return {op: f"{page.stem}.html#" + re.sub(r"[^\w\- ]", "", chapter).replace(" ", "-") for page in top.glob("docs/kernels*.md")
+            for chapter in re.findall(r"^## (.*)$", page.read_text(), re.M) for op in chapter.split(", ")}
 
 
 def choice(name, values):
