@@ -4,7 +4,7 @@
 import ast
 import textwrap
 
-from comments import inline, rst, title
+from comments import rst, title
 
 def functions_in(path):
     """Returns the functions and classes of a module by name."""
@@ -49,43 +49,58 @@ def item_rst(name, node):
     return f".. py:function:: {name}{signature(node)}\n\n" + textwrap.indent(described(node), "   ")
 
 
+def source_of(package, module):
+    path = package / f"{module}.py"
+    return path if path.exists() else package / module / "__init__.py"
+
+
 def modules_of(package):
     """Returns module -> [(public name, node)] of a package's public functions and classes that have docstrings."""
     found = {}
     for module, name, public in imported(package):
-        path = package / f"{module}.py" if (package / f"{module}.py").exists() else package / module / "__init__.py"
+        path = source_of(package, module)
         node = functions_in(path).get(name) if path.exists() else None
         if node and not public.startswith("_"):
             found.setdefault(module, []).append((public, node))
     return found
 
 
-def page(package, heading, module_path, nodes):
-    text = rst(ast.get_docstring(ast.parse(module_path.read_text())) or "")
-    return "\n".join([title(heading), f".. py:currentmodule:: {package}\n", text, *(item_rst(*pair) for pair in nodes)])
+def stubs_of(package):
+    """Returns [(name, node)] of what a package's stub names: its signatures and attributes, with the docstrings of the sources."""
+    sources = {name: node for module in modules_of(package) for name, node in functions_in(source_of(package, module)).items()}
+    nodes = [(name, sources[name], node) for name, node in functions_in(package / "__init__.pyi").items()]
+    for _, source, node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            source.args, source.returns = node.args, node.returns
+        else:
+            source.body[1:1] = [member for member in node.body if isinstance(member, ast.AnnAssign)]
+    return [(name, source) for name, source, _ in nodes]
 
 
-def source_of(folder, module):
-    path = folder / f"{module}.py"
-    return path if path.exists() else folder / module / "__init__.py"
+def parts_of(top):
+    """Yields (package, page, file whose docstring heads the page, [(name, node)]) of each module of quern, and of quern.torch."""
+    package = top / "python/quern"
+    for module, nodes in modules_of(package).items():
+        yield "quern", module.strip("_").replace("init", "package"), source_of(package, module), nodes
+    yield "quern.torch", "torch", package / "torch/__init__.py", stubs_of(package / "torch")
+
+
+def page(package, name, path, nodes):
+    text = rst(ast.get_docstring(ast.parse(path.read_text())) or "")
+    return "\n".join([title(f"quern: {name}" if package == "quern" else package), f".. py:currentmodule:: {package}\n", text,
+                      *(item_rst(*pair) for pair in nodes)])
 
 
 def write(top, source):
-    """Writes a page for each module of quern and one for quern.torch into source/py, and source/py/index.rst."""
+    """Writes the pages of all parts into source/py, and source/py/index.rst."""
     (source / "py").mkdir()
-    rows, pages = [], []
-    for package, folder in (("quern", top / "python/quern"), ("quern.torch", top / "python/quern/torch")):
-        modules = modules_of(folder)
-        if package == "quern.torch":
-            modules = {"__init__": [pair for pairs in modules.values() for pair in pairs]}
-        for module, nodes in modules.items():
-            short = module.strip("_").replace("init", "") or package.replace("quern.", "").replace("quern", "package")
-            (source / f"py/{short}.rst").write_text(page(package, f"{package}: {short}" if package == "quern" else package,
-                                                         source_of(folder, module), nodes))
-            pages.append(short)
-            rows.append(f"   * - :doc:`{short}`\n     - " + ", ".join(f":py:obj:`{name} <{package}.{name}>`" for name, _ in nodes))
-    tree = "\n".join(f"   {name}" for name in pages)
+    rows, names = [], []
+    for package, name, path, nodes in parts_of(top):
+        (source / f"py/{name}.rst").write_text(page(package, name, path, nodes))
+        names.append(name)
+        rows.append(f"   * - :doc:`{name}`\n     - " + ", ".join(f":py:obj:`{of} <{package}.{of}>`" for of, _ in nodes))
+    tree = "\n".join(f"   {name}" for name in names)
     (source / "py/index.rst").write_text(
-        title("Python functions") + "\n" + inline("import quern has all but quern.torch; ")
-        + ":doc:`/python` tells how to install and call them.\n\n.. list-table::\n   :header-rows: 1\n\n"
-        "   * - part\n     - functions and classes\n" + "\n".join(rows) + f"\n\n.. toctree::\n   :hidden:\n\n{tree}\n")
+        title("Python functions") + "\n``import quern`` has all but ``quern.torch``; :doc:`/python` tells how to install and call them.\n\n"
+        ".. list-table::\n   :header-rows: 1\n\n   * - part\n     - functions and classes\n" + "\n".join(rows)
+        + f"\n\n.. toctree::\n   :hidden:\n\n{tree}\n")

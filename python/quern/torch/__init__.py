@@ -2,8 +2,7 @@
 """quern for PyTorch: its ops as custom ops, its attention behind scaled_dot_product_attention, and a check of both.
 
 torch.ops.quern.NAME  each op of the library, so that torch.compile keeps it whole. Ops are registered when this module
-is imported: with
-                      quern if PyTorch was imported before, else when the first PyTorch tensor comes
+                      is imported: with quern if PyTorch was imported before, else when the first PyTorch tensor comes
 enable(), disable()   quern under torch.nn.functional.scaled_dot_product_attention
 register_transformers(), register_diffusers()   quern's attention as a choice by name in these libraries
 calls                 kernel -> how many calls of scaled_dot_product_attention and of models it computed
