@@ -83,9 +83,8 @@ void attention_call_text(const attention_shape *s, char *buf, size_t room) {
              s->is_causal ? " causal" : "");
 }
 
-/** Returns the operations of the scores that causality leaves: those of query i and keys 0 .. i +
- *  kv_len - qo_len. */
-static double count_flops(const attention_shape *s) {
+/** With causality there are the scores of query i and keys 0 .. i + kv_len - qo_len. */
+double attention_flops(const attention_shape *s) {
     const double n = (double)s->qo_len, all = n * (double)s->kv_len;
     const double scores = s->is_causal ? all - n * (n - 1) / 2 : all;
     return 4 * (double)(s->batch * s->qo_heads * s->dim) * scores;
@@ -98,7 +97,7 @@ qn_status measure_attention(measurement *out, cli_device *device, const cli_limi
     *out = (measurement){.op = "attention",
                          .bytes =
                              4 * rows * (double)(s->qo_heads * s->qo_len + s->kv_heads * s->kv_len),
-                         .flops = count_flops(s),
+                         .flops = attention_flops(s),
                          .attention = *s};
     attention_call_text(s, out->problem, sizeof out->problem);
     qn_status st;

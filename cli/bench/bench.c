@@ -226,9 +226,15 @@ static bool is_wanted(int count, char **words, const char *op, const char *famil
     return count == 0;
 }
 
+/** Returns whether the backward pass is asked for by name; on GPUs it is slow. */
+static bool is_backward_wanted(int count, char **words) {
+    return count > 0 && is_wanted(count, words, "attention_backward", "");
+}
+
 static qn_status check_word(const char *word) {
-    static const char *const others[] = {"quantize", "gemm", "attention", "mla"};
-    char accepted[512] = "quantize, gemm, attention, mla";
+    static const char *const others[] = {"quantize", "gemm", "attention", "attention_backward",
+                                         "mla"};
+    char accepted[512] = "quantize, gemm, attention, attention_backward, mla";
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(word, others[i]) == 0)
             return QN_OK;
@@ -254,6 +260,7 @@ static int count_problems(const job *j, int count, char **words) {
     problems += is_wanted(count, words, "quantize", "") ? 2 : 0;
     const int prompts = o.prompts ? j->num_seq : 2 * j->num_seq + 1;
     problems += is_wanted(count, words, "attention", "") ? prompts : 0;
+    problems += is_backward_wanted(count, words) ? (o.prompts ? 1 : 2) * j->num_seq : 0;
     problems += is_wanted(count, words, "mla", "") ? 2 : 0;
     return problems + (is_wanted(count, words, "gemm", "") ? j->num_m : 0);
 }
@@ -310,6 +317,21 @@ static qn_status measure_attentions(job *j, bool is_named) {
     return st;
 }
 
+/** Measures the backward pass of the same prompts. */
+static qn_status measure_backwards(job *j) {
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < 2 * j->num_seq; i++) {
+        const int64_t length = j->seq[i / 2];
+        const attention_shape prompt = {1, o.heads, o.heads, 128, length, length, i % 2};
+        if (!o.prompts || i % 2 == (strcmp(o.prompts, "causal") == 0))
+            st = take(j, "attention_backward", true,
+                      measure_attention_backward(&j->report.results[j->report.count++],
+                                                 &j->report.device, &j->report.limits, &prompt,
+                                                 (int)o.runs));
+    }
+    return st;
+}
+
 static qn_status measure_mlas(job *j, bool is_named) {
     const int before = j->report.num_left_out;
     qn_status st = QN_OK;
@@ -338,6 +360,8 @@ static qn_status measure_all(job *j, int count, char **words) {
         st = measure_gemms(j, count > 0);
     if (st == QN_OK && is_wanted(count, words, "attention", ""))
         st = measure_attentions(j, count > 0);
+    if (st == QN_OK && is_backward_wanted(count, words))
+        st = measure_backwards(j);
     if (st == QN_OK && is_wanted(count, words, "mla", ""))
         st = measure_mlas(j, count > 0);
     cli_progress_end();
@@ -446,14 +470,15 @@ const cli_command cli_bench = {
     .arguments = "[OP...]",
     .summary = "Measure ops beside a copy, limits and peers",
     .details =
-        "OP is attention, mla, gemm, quantize, a family of row ops (norm, activation, rope)\n"
-        "or one row op by name (rmsnorm, ...). Without OP all ops are measured; those that\n"
+        "OP is attention, attention_backward, mla, gemm, quantize, a family of row ops (norm,\n"
+        "activation, rope) or one row op by name (rmsnorm, ...). Without OP all ops are measured; those that\n"
         "the device has no kernel for are named below the table. Row ops work on bf16, and\n"
         "quantize turns 64 MiB of bf16 into FP8; they take turns with copies that move as\n"
         "many bytes. gemm multiplies FP8 activations with packed FP8 weights, going round\n"
         "eight matrices so that none stays in a cache. attention works on bf16: prompts of\n"
         "24 heads of 128, whole and causal, and a token for each of eight caches of 4096\n"
-        "keys (32 heads, 8 of them in the cache); its GB/s count q, k, v and o. mla takes a\n"
+        "keys (32 heads, 8 of them in the cache); its GB/s count q, k, v and o.\n"
+        "attention_backward has the gradients of these prompts, if it is named. mla takes a\n"
         "token of 16 heads for each of eight caches of 4096 keys of 512 + 64 elements, of\n"
         "bf16 and of e4m3fn. 'of the limit' is the op's speed beside the copy's, or beside\n"
         "what arithmetic or memory would allow. Loops that do nothing else measure this\n"

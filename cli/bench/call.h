@@ -67,5 +67,8 @@ void rows_call_text(rows_shape shape, char *buf, size_t room);
 qn_status attention_call_open(bench_call *out, cli_device *device, const attention_shape *shape);
 /** Writes "b=1 heads=24/24 d=128 qo=1024 kv=1024 bf16 causal" to buf. */
 void attention_call_text(const attention_shape *shape, char *buf, size_t room);
+/** Returns the operations of the forward pass's two products, of the scores that causality
+ *  leaves. */
+double attention_flops(const attention_shape *shape);
 
 #endif

@@ -35,6 +35,9 @@ qn_status measure_gemm(measurement *out, cli_device *device, const cli_limits *l
 
 qn_status measure_attention(measurement *out, cli_device *device, const cli_limits *limits,
                             const attention_shape *shape, int runs);
+/** Measures the gradients by q, k and v of such a prompt. */
+qn_status measure_attention_backward(measurement *out, cli_device *device, const cli_limits *limits,
+                                     const attention_shape *shape, int runs);
 /** Measures a token of 16 heads for each of eight paged caches of 4096 keys of 512 + 64 elements,
  *  of bf16 or of e4m3fn. */
 qn_status measure_mla(measurement *out, cli_device *device, const cli_limits *limits, bool is_fp8,
