@@ -279,7 +279,7 @@ def test_peer_attention(tmp_path):
 
 def test_bench_leaves_out_what_the_device_cannot_run():
     """Tests that quantize and gemm, if nobody asked for them, are said to be left out, and are errors if asked for."""
-    env = os.environ | {"QUERN_DISABLE": "gemm.cpu_avx512bf16,gemm.cpu_avx512,gemm.cpu_avx2,gemm.cpu,"
+    env = os.environ | {"QUERN_DISABLE": "gemm.cpu_avx512bf16,gemm.cpu_avx512vbmi,gemm.cpu_avx512,gemm.cpu_avx2,gemm.cpu,"
                                          "quantize.cpu_avx512,quantize.cpu_avx2,quantize.cpu"}
     options = ["--device", "cpu", "--runs", 1, "--rows", 3, "--dim", 64, "--seq", 9]
     report = json.loads(ok("bench", *options, "--json", env=env))

@@ -77,22 +77,43 @@ static void multiply_all(float *x, int64_t count, float factor) {
 }
 
 static void load_b(void *out, const qni_gemm_block *b) {
-    alignas(64) uint8_t gathered[QNI_GEMM_PANEL_BYTES];
-    const uint8_t *panel = b->data;
-    if (!qni_gemm_is_e4m3(b->dtype)) {
-        load_strips(out, b);
-        return;
-    }
-    if (!b->is_packed) {
-        qni_gemm_gather_panel(gathered, b);
-        panel = gathered;
-    }
-    bool is_done =
-        b->dtype == QNI_E4M3FN ? decode_panel(out, panel, true) : decode_panel(out, panel, false);
+    const bool is_scaled = qni_gemm_is_e4m3(b->dtype) && b->is_beside_e4m3;
+    bool is_done = false;
+    if (b->is_packed)
+        is_done = b->dtype == QNI_E4M3FN ? decode_panel(out, b->data, true)
+                                         : decode_panel(out, b->data, false);
     if (!is_done)
-        load_packed(out, panel, b->dtype);
-    if (is_done != b->is_beside_e4m3)
+        f32_load_b(out, b);
+    if (is_done != is_scaled)
         multiply_all(out, QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K, is_done ? 0x1p8f : 0x1p-8f);
+}
+
+// ---- b to packed panels
+
+/** Transposes 4 rows of 32 codes: out[i] has the codes at k = 4 i and at 16 + 4 i, of each four the
+ *  first two k of each row first. */
+static inline void transpose_4_rows(__m256i out[4], const uint8_t *from, int64_t row_stride) {
+    __m256i r[4];
+    for (int64_t i = 0; i < 4; i++)
+        r[i] = _mm256_loadu_si256((const __m256i_u *)(from + i * row_stride));
+    const __m256i a = _mm256_unpacklo_epi16(r[0], r[1]), b = _mm256_unpacklo_epi16(r[2], r[3]);
+    const __m256i c = _mm256_unpackhi_epi16(r[0], r[1]), d = _mm256_unpackhi_epi16(r[2], r[3]);
+    out[0] = _mm256_unpacklo_epi32(a, b), out[1] = _mm256_unpackhi_epi32(a, b);
+    out[2] = _mm256_unpacklo_epi32(c, d), out[3] = _mm256_unpackhi_epi32(c, d);
+}
+
+static void gather(uint8_t *panel, const uint8_t *rows, int64_t row_stride) {
+    for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 8, panel += 32)
+        for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 32) {
+            __m256i low[4], high[4];
+            transpose_4_rows(low, rows + n * row_stride + k, row_stride);
+            transpose_4_rows(high, rows + (n + 4) * row_stride + k, row_stride);
+            for (int64_t i = 0; i < 4; i++) {
+                __m256i *half = (__m256i *)(panel + (k / 4 + i) * 256);
+                _mm256_store_si256(half, _mm256_permute2x128_si256(low[i], high[i], 0x20));
+                _mm256_store_si256(half + 4 * 8, _mm256_permute2x128_si256(low[i], high[i], 0x31));
+            }
+        }
 }
 
 // ---- a
@@ -131,19 +152,18 @@ static void load_a(void *out, const qni_gemm_block *a) {
 /** Computes partial[64] = row b, for e4m3fnuz twice that. Returns false if b holds a NaN. k runs in
  *  the order of multiply_rows, so that the bits are equal. */
 [[gnu::always_inline]] static inline bool multiply_row(__m256 partial[8], const float *row,
-                                                       const uint8_t *panel, const char *next,
+                                                       const uint8_t *panel, qni_gemm_next next,
                                                        bool is_fn) {
     __m256i marks = _mm256_setzero_si256();
 #pragma clang loop unroll(full)
     for (int i = 0; i < 8; i++)
         partial[i] = _mm256_setzero_ps();
 #pragma clang loop unroll(disable)
-    for (int k = 0; k < QNI_GEMM_BLOCK_K; k += 4, row += 4, next += 256, panel += 256)
+    for (int k = 0; k < QNI_GEMM_BLOCK_K; k += 4, row += 4, panel += 256) {
+        fetch_two_rows(&next);
 #pragma clang loop unroll(full)
         for (int i = 0; i < 8; i++) {
             __m256i codes = _mm256_loadu_si256((const __m256i_u *)panel + i);
-            if (i % 2 == 0)
-                _mm_prefetch(next + i * 32, _MM_HINT_T0);
             marks = mark_nans(marks, codes, is_fn);
             quad weights = decode(codes);
 #pragma clang loop unroll(full)
@@ -154,6 +174,7 @@ static void load_a(void *out, const qni_gemm_block *a) {
             // values: neither fits the registers.
             __asm__ volatile("" : "+x"(partial[i]), "+x"(marks), "+r"(row));
         }
+    }
     return !has_nan(marks, is_fn);
 }
 
@@ -162,16 +183,17 @@ static void load_a(void *out, const qni_gemm_block *a) {
                                                const float *scales, bool is_first) {
     alignas(64) float panel[QNI_GEMM_PANEL_N * QNI_GEMM_BLOCK_K];
     load_b(panel, b);
-    f32_multiply(sums, a, panel, scales, 1, is_first, nullptr);
+    f32_multiply(sums, a, panel, scales, 1, is_first, (qni_gemm_next){});
 }
 
 static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
                             const float *scales, [[maybe_unused]] int64_t rows, bool is_first,
-                            const char *next) {
+                            qni_gemm_next next) {
     __m256 partial[8];
-    const char *fetched = next ? next : b->data;
-    const bool is_done = b->dtype == QNI_E4M3FN ? multiply_row(partial, a, b->data, fetched, true)
-                                                : multiply_row(partial, a, b->data, fetched, false);
+    if (!next.rows)
+        next = (qni_gemm_next){b->data, QNI_GEMM_BLOCK_K};
+    const bool is_done = b->dtype == QNI_E4M3FN ? multiply_row(partial, a, b->data, next, true)
+                                                : multiply_row(partial, a, b->data, next, false);
     if (!is_done) {
         multiply_decoded(sums, a, b, scales, is_first);
         return;
@@ -186,7 +208,8 @@ static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
 }
 
 qn_status qni_gemm_avx2(const qni_variant *, qn_stream *, const void *problem) {
-    static const qni_gemm_engine engine = {.load_a = load_a,
+    static const qni_gemm_engine engine = {.gather = gather,
+                                           .load_a = load_a,
                                            .load_b = load_b,
                                            .multiply = f32_multiply,
                                            .multiply_packed = multiply_packed,

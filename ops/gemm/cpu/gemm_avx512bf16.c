@@ -12,13 +12,10 @@
 #define DOT_ROWS 6
 #define DOT_COLUMNS 4
 #define DOT_PARTS 1
-#include "../../shared/fp8.h"
-#include "gemm_cpu.h"
+#include "gemm_e4m3_avx512.h"
 #include "gemm_fetch.h"
 #include "gemm_store.h"
 
-#include <immintrin.h>
-#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -28,55 +25,6 @@ enum {
     DIRECT_ROWS = 4,
     FETCH_PAIRS = 4, // pairs between two fetches
 };
-
-// ---- decoding: tables of bf16's bytes, indexed by e4m3 codes without their sign
-
-typedef struct table {
-    alignas(64) uint8_t low[128], high[128];
-} table;
-
-static table tables[2]; // e4m3fn, e4m3fnuz
-static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
-
-static void fill_tables(void) {
-    static const qni_fp8 kinds[] = {QNI_FP8_E4M3FN, QNI_FP8_E4M3FNUZ};
-    for (int kind = 0; kind < 2; kind++)
-        for (int code = 0; code < 128; code++) {
-            const float value = qni_fp8_decode(kinds[kind], (uint8_t)code);
-            const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-            tables[kind].low[code] = (uint8_t)(bits >> 16);
-            tables[kind].high[code] = (uint8_t)(bits >> 24);
-        }
-}
-
-/** The tables in registers. */
-typedef struct decoder {
-    __m512i low0, low1, high0, high1;
-    bool is_fnuz;
-} decoder;
-
-static inline decoder decoder_of(qni_dtype dtype) {
-    const table *t = &tables[dtype == QNI_E4M3FNUZ];
-    return (decoder){_mm512_load_si512(t->low), _mm512_load_si512(t->low + 64),
-                     _mm512_load_si512(t->high), _mm512_load_si512(t->high + 64),
-                     dtype == QNI_E4M3FNUZ};
-}
-
-/** Decodes 64 codes to bf16: of each 16 bytes the first 8 go to *first, the others to *second. */
-[[gnu::always_inline]] static inline void decode(const decoder *d, __m512i codes, __m512i *first,
-                                                 __m512i *second) {
-    const __m512i sign = _mm512_set1_epi8((char)0x80);
-    __m512i low = _mm512_permutex2var_epi8(d->low0, codes, d->low1);
-    __m512i high = _mm512_permutex2var_epi8(d->high0, codes, d->high1);
-    high = _mm512_ternarylogic_epi32(high, codes, sign, 0xF8); // high | (codes & sign)
-    if (d->is_fnuz) { // the NaN is 0x80, whose low bits are a zero's
-        __mmask64 is_nan = _mm512_cmpeq_epi8_mask(codes, sign);
-        low = _mm512_mask_mov_epi8(low, is_nan, _mm512_set1_epi8((char)0xC0));
-        high = _mm512_mask_mov_epi8(high, is_nan, _mm512_set1_epi8(0x7F));
-    }
-    *first = _mm512_unpacklo_epi8(low, high);
-    *second = _mm512_unpackhi_epi8(low, high);
-}
 
 // ---- transposing: 16 rows x 16 dwords
 
@@ -110,11 +58,6 @@ static inline decoder decoder_of(qni_dtype dtype) {
 
 // ---- loading 64 rows and 64 k of a block as 32 pairs of each row: out[pair * stride + row]
 
-/** Returns a mask of the first `count` (any number) of 64 bits. */
-static inline uint64_t first_bits(int64_t count) {
-    return count >= 64 ? ~UINT64_C(0) : count <= 0 ? 0 : (UINT64_C(1) << count) - 1;
-}
-
 /** Loads 64 bytes along k of each of 16 rows, transposed; what lies beyond the block's edges is
  *  zero. Rows lie far apart, where the processor does not fetch ahead by itself, so each row's part
  *  of the next K-block is fetched as well. */
@@ -129,23 +72,6 @@ static inline void load_along_k(__m512i r[16], const qni_gemm_block *x, int64_t 
         _mm_prefetch(from + QNI_GEMM_BLOCK_K * bytes, _MM_HINT_T1);
     }
     transpose(r);
-}
-
-/** Loads 16 rows of e4m3 whose k is contiguous. */
-static void fp8_along_k(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
-                        int64_t k) {
-    const decoder d = decoder_of(x->dtype);
-    // A dword holds 4 k of one row. The first two k of each of 4 rows go first.
-    const __m512i order =
-        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-    __m512i r[16], first, second;
-    load_along_k(r, x, row, k, 1);
-#pragma clang loop unroll(full)
-    for (int i = 0; i < 16; i++, out += 2 * stride) {
-        decode(&d, _mm512_shuffle_epi8(r[i], order), &first, &second);
-        _mm512_store_si512(out, first);
-        _mm512_store_si512(out + stride, second);
-    }
 }
 
 /** Loads 16 rows of bf16 whose k is contiguous. */
@@ -221,7 +147,7 @@ static void bf16_along_rows(uint32_t *out, int64_t stride, const qni_gemm_block 
         }
 }
 
-/** Loads pairs of any type and strides. */
+/** Loads pairs; codes whose k is contiguous come as packed panels instead. */
 static void load_pairs(uint32_t *out, int64_t stride, const qni_gemm_block *x, int64_t row,
                        int64_t k) {
     const bool is_bf16 = x->dtype == QNI_BF16;
@@ -229,7 +155,7 @@ static void load_pairs(uint32_t *out, int64_t stride, const qni_gemm_block *x, i
         (is_bf16 ? bf16_along_rows : fp8_along_rows)(out, stride, x, row, k);
     else
         for (int64_t i = 0; i < 64; i += 16)
-            (is_bf16 ? bf16_along_k : fp8_along_k)(out + i, stride, x, row + i, k);
+            bf16_along_k(out + i, stride, x, row + i, k);
 }
 
 // ---- a
@@ -346,7 +272,7 @@ static void load_b(void *out, const qni_gemm_block *b) {
     __m512 partial[ROWS][VECTORS];
     clear(rows, partial);
     for (int pair = 0; pair < PAIRS; pair += FETCH_PAIRS) {
-        fetch_step(next);
+        fetch_step(next, true);
 #pragma clang loop unroll(full)
         for (int i = 0; i < FETCH_PAIRS; i++, b += QNI_GEMM_PANEL_N) {
             __m512bh columns[VECTORS];
@@ -387,7 +313,7 @@ static void multiply_tail(int64_t rows, float *sums, const uint32_t *a, const ui
 }
 
 static void multiply(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
-                     bool is_first, const char *next) {
+                     bool is_first, qni_gemm_next next) {
     const uint32_t *row = a;
     fetch f = plan_fetch(next, (rows + ROWS - 1) / ROWS * (PAIRS / FETCH_PAIRS));
     for (; rows >= ROWS; rows -= ROWS) {
@@ -406,16 +332,16 @@ static void multiply(float *sums, const void *a, const void *b, const float *sca
 [[gnu::always_inline]] static inline void multiply_direct(int rows, float *sums, const uint32_t *a,
                                                           const qni_gemm_block *b,
                                                           const float *scales, bool is_first,
-                                                          const char *next) {
+                                                          qni_gemm_next next) {
     const decoder d = decoder_of(b->dtype);
     const char *line = b->data;
     __m512 partial[ROWS][VECTORS];
     clear(rows, partial);
-    for (int pair = 0; pair < PAIRS; pair += 2)
+    for (int pair = 0; pair < PAIRS; pair += 2) {
+        fetch_two_rows(&next);
 #pragma clang loop unroll(full)
-        for (int v = 0; v < VECTORS; v++, line += 64, next += 64) {
+        for (int v = 0; v < VECTORS; v++, line += 64) {
             __m512i first, second;
-            _mm_prefetch(next, _MM_HINT_T0);
             decode(&d, _mm512_loadu_si512(line), &first, &second);
 #pragma clang loop unroll(full)
             for (int m = 0; m < rows; m++) {
@@ -427,13 +353,14 @@ static void multiply(float *sums, const void *a, const void *b, const float *sca
                                         (__m512bh)second);
             }
         }
+    }
     add_scaled(rows, sums, partial, scales, is_first);
 }
 
 static void multiply_packed(float *sums, const void *a, const qni_gemm_block *b,
-                            const float *scales, int64_t rows, bool is_first, const char *next) {
-    if (!next)
-        next = b->data;
+                            const float *scales, int64_t rows, bool is_first, qni_gemm_next next) {
+    if (!next.rows)
+        next = (qni_gemm_next){b->data, QNI_GEMM_BLOCK_K};
     switch (rows) {
     case 4:
         multiply_direct(4, sums, a, b, scales, is_first, next);
@@ -494,7 +421,8 @@ bool qni_gemm_avx512bf16_supports(const qni_variant *, const qn_device *, const 
 }
 
 qn_status qni_gemm_avx512bf16(const qni_variant *, qn_stream *, const void *problem) {
-    static const qni_gemm_engine engine = {.load_a = load_a,
+    static const qni_gemm_engine engine = {.gather = gather,
+                                           .load_a = load_a,
                                            .load_b = load_b,
                                            .multiply = multiply,
                                            .multiply_packed = multiply_packed,
@@ -506,6 +434,6 @@ qn_status qni_gemm_avx512bf16(const qni_variant *, qn_stream *, const void *prob
                                            .finish = finish_row,
                                            .store = store_row,
                                            .quantize = quantize_row};
-    pthread_once(&tables_once, fill_tables);
+    prepare_decoder();
     return qni_gemm_cpu_run(&engine, problem);
 }

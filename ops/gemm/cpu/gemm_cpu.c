@@ -20,6 +20,7 @@ typedef struct scratch {
     alignas(64) float sums[QNI_GEMM_TILE_PANELS][QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N];
     alignas(64) float scales_a[QNI_GEMM_TILE_M], scales[QNI_GEMM_TILE_M];
     alignas(64) float block[QNI_GEMM_TILE_M * QNI_GEMM_PANEL_N]; // a K-block's sums
+    alignas(64) uint8_t panel[QNI_GEMM_PANEL_BYTES];             // gathered codes of b
 } scratch;
 static_assert(QNI_GEMM_SPAN >= QNI_GEMM_TILE_M * QNI_GEMM_BLOCK_K &&
               QNI_GEMM_SPAN >= QNI_GEMM_DOT_M * QNI_GEMM_DOT_K);
@@ -63,6 +64,7 @@ typedef struct work {
 /** Rows m0..m1-1 of one group and the columns of some panels. */
 typedef struct tile {
     int64_t slab, group, m0, m1, panel0, panel1;
+    int64_t next_group; // of the tile's row m1; negative: there is none
 } tile;
 
 static int64_t min_i64(int64_t x, int64_t y) {
@@ -89,23 +91,38 @@ static const char *packed_panel(const qni_gemm_problem *p, int64_t group, int64_
     return (const char *)p->b + group * p->b_group + at * QNI_GEMM_PANEL_BYTES;
 }
 
-/** Returns the packed panel that the tile's loops reach next: the neighbour, or the first panel of
- *  the next K-block. */
-static const char *next_panel(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
-    if (!p->is_packed)
-        return nullptr;
+/** Returns whether b has codes that are put in a packed panel's order on the way. */
+static bool gathers(const qni_gemm_problem *p) {
+    return qni_gemm_is_e4m3(p->dtype_b) && !p->is_packed && p->b_k == 1;
+}
+
+/** Returns where a panel's K-block begins. */
+static const char *data_b(const qni_gemm_problem *p, int64_t group, int64_t panel, int64_t k0) {
+    const int64_t at = group * p->b_group + panel * QNI_GEMM_PANEL_N * p->b_n + k0 * p->b_k;
+    return p->is_packed ? packed_panel(p, group, panel, k0)
+                        : (const char *)p->b + at * qni_dtype_bytes(p->dtype_b);
+}
+
+/** Returns the codes of b that the tile's loops reach next: those of the neighbouring panel, of the
+ *  first panel in the next K-block, or of the group that comes next. */
+static qni_gemm_next next_codes(const qni_gemm_problem *p, const tile *t, int64_t panel,
+                                int64_t k0) {
+    qni_gemm_next next = {.stride = p->is_packed ? QNI_GEMM_BLOCK_K : p->b_n};
+    if (!p->is_packed && !gathers(p))
+        return next;
     if (panel + 1 < t->panel1)
-        return packed_panel(p, t->group, panel + 1, k0);
-    k0 += QNI_GEMM_BLOCK_K;
-    return k0 < p->k ? packed_panel(p, t->group, t->panel0, k0) : nullptr;
+        next.rows = data_b(p, t->group, panel + 1, k0);
+    else if (k0 + QNI_GEMM_BLOCK_K < p->k)
+        next.rows = data_b(p, t->group, t->panel0, k0 + QNI_GEMM_BLOCK_K);
+    else if (t->next_group >= 0)
+        next.rows = data_b(p, t->next_group, t->panel0, 0);
+    return next;
 }
 
 static qni_gemm_block block_b(const qni_gemm_problem *p, const tile *t, int64_t panel, int64_t k0) {
     const int64_t n0 = panel * QNI_GEMM_PANEL_N;
-    const int64_t at = t->group * p->b_group + n0 * p->b_n + k0 * p->b_k;
     return (qni_gemm_block){
-        .data = p->is_packed ? packed_panel(p, t->group, panel, k0)
-                             : (const char *)p->b + at * qni_dtype_bytes(p->dtype_b),
+        .data = data_b(p, t->group, panel, k0),
         .dtype = p->dtype_b,
         .row_stride = p->b_n,
         .k_stride = p->b_k,
@@ -267,7 +284,23 @@ static void zero_tile(const work *w, const tile *t) {
 static bool is_direct(const qni_gemm_engine *engine, const qni_gemm_problem *p, int64_t rows) {
     const bool takes_a =
         qni_gemm_is_e4m3(p->dtype_a) || (engine->takes_bf16_directly && p->dtype_a == QNI_BF16);
-    return engine->multiply_packed && takes_a && p->is_packed && rows <= engine->direct_rows;
+    return engine->multiply_packed && takes_a && (p->is_packed || gathers(p)) &&
+           rows <= engine->direct_rows;
+}
+
+/** Makes b a packed panel, in which what lies beyond its edges is zero. */
+static void gather_panel(const work *w, scratch *s, qni_gemm_block *b) {
+    const uint8_t *data = b->data;
+    if (b->rows == QNI_GEMM_PANEL_N && b->depth == QNI_GEMM_BLOCK_K) {
+        w->engine->gather(s->panel, data, b->row_stride);
+    } else {
+        alignas(64) uint8_t whole[QNI_GEMM_PANEL_BYTES] = {};
+        for (int64_t n = 0; n < b->rows; n++)
+            memcpy(whole + n * QNI_GEMM_BLOCK_K, data + n * b->row_stride, (size_t)b->depth);
+        w->engine->gather(s->panel, whole, QNI_GEMM_BLOCK_K);
+    }
+    b->data = s->panel;
+    b->is_packed = true;
 }
 
 static void multiply_panel(const work *w, const tile *t, int64_t panel, int64_t k0, scratch *s) {
@@ -276,8 +309,10 @@ static void multiply_panel(const work *w, const tile *t, int64_t panel, int64_t 
     qni_gemm_block b = block_b(p, t, panel, k0);
     const bool by_columns = has_column_scales(p), is_first = by_columns || k0 == 0;
     float *all = s->sums[panel - t->panel0], *sums = by_columns ? s->block : all;
-    const char *next = next_panel(p, t, panel, k0);
+    const qni_gemm_next next = next_codes(p, t, panel, k0);
     panel_scales(s->scales, s->scales_a, p, t, panel, k0);
+    if (gathers(p))
+        gather_panel(w, s, &b);
     if (is_direct(w->engine, p, rows)) {
         w->engine->multiply_packed(sums, s->a, &b, s->scales, rows, is_first, next);
     } else {
@@ -391,9 +426,11 @@ static void do_tile(const work *w, int64_t i, int64_t first, int64_t count, scra
     if (t.panel0 >= t.panel1)
         return;
     const int64_t m1 = min_i64(t.m0 + w->tile_m, p->m);
+    t.next_group = t.m0 < m1 ? qni_gemm_row_group(p, t.slab, t.m0) : -1;
     for (; t.m0 < m1; t.m0 = t.m1) {
-        t.group = qni_gemm_row_group(p, t.slab, t.m0);
+        t.group = t.next_group;
         t.m1 = run_end(p, t.slab, t.group, t.m0, m1);
+        t.next_group = t.m1 < m1 ? qni_gemm_row_group(p, t.slab, t.m1) : -1;
         if (t.group >= 0)
             multiply_tile(w, &t, s);
         else if (t.group == QNI_GEMM_ROW_ZERO)
@@ -475,24 +512,15 @@ static void gather_line(uint8_t *line, const uint8_t *data, int64_t row_stride) 
     }
 }
 
-void qni_gemm_gather_panel(uint8_t *panel, const qni_gemm_block *b) {
-    const uint8_t *data = b->data;
-    if (b->k_stride == 1 && b->depth == QNI_GEMM_BLOCK_K && b->rows == QNI_GEMM_PANEL_N) {
-        for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16)
-            for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 4)
-                gather_line(panel + k / 4 * 256 + n / 16 * 64, data + n * b->row_stride + k,
-                            b->row_stride);
-        return;
-    }
-    memset(panel, 0, QNI_GEMM_PANEL_BYTES);
-    for (int64_t n = 0; n < b->rows; n++)
-        for (int64_t k = 0; k < b->depth; k++)
-            panel[k / 4 * 256 + n / 16 * 64 + n % 16 / 4 * 16 + k % 4 / 2 * 8 + n % 4 * 2 + k % 2] =
-                data[n * b->row_stride + k * b->k_stride];
+static void gather(uint8_t *panel, const uint8_t *rows, int64_t row_stride) {
+    for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += 16)
+        for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k += 4)
+            gather_line(panel + k / 4 * 256 + n / 16 * 64, rows + n * row_stride + k, row_stride);
 }
 
 qn_status qni_gemm_cpu(const qni_variant *, qn_stream *, const void *problem) {
-    static const qni_gemm_engine engine = {.load_a = f32_load_a,
+    static const qni_gemm_engine engine = {.gather = gather,
+                                           .load_a = f32_load_a,
                                            .load_b = f32_load_b,
                                            .multiply = f32_multiply,
                                            .load_a_along_k = f32_load_a_along_k,

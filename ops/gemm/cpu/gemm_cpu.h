@@ -31,9 +31,16 @@ typedef struct qni_gemm_block {
     qni_dtype dtype;
     int64_t row_stride, k_stride;
     int64_t rows, depth; // that exist, at most the tile's; what lies beyond counts as zero
-    bool is_packed;      // b only: data is a packed panel, strides mean nothing
+    bool is_packed;      // b only: data is a packed panel, strides mean nothing here
     bool is_beside_e4m3; // the other operand is e4m3
 } qni_gemm_block;
+
+/** The block of codes that comes next: 64 rows of 128 bytes, which lie `stride` bytes apart and may
+ *  be fetched into the cache. */
+typedef struct qni_gemm_next {
+    const char *rows; // null: there is none
+    int64_t stride;
+} qni_gemm_next;
 
 /** What acts on the sums of a panel before c is added. */
 typedef struct qni_gemm_epilogue {
@@ -50,18 +57,20 @@ typedef struct qni_gemm_scaling {
 
 /** What an instruction set supplies. Only the engine knows how decoded elements are laid out. */
 typedef struct qni_gemm_engine {
+    /** Puts 64 rows of 128 codes in a packed panel's order. */
+    void (*gather)(uint8_t *panel, const uint8_t *rows, int64_t row_stride);
     /** Decodes rows of a: out[rows][128]. */
     void (*load_a)(void *out, const qni_gemm_block *a);
-    /** Decodes 64 x 128 of b, in the order that multiply wants. */
+    /** Decodes 64 x 128 of b, in the order that multiply wants. e4m3 whose k is contiguous comes as
+     *  a packed panel. */
     void (*load_b)(void *out, const qni_gemm_block *b);
-    /** sums[rows][64] = (is_first ? 0 : sums) + scales[row] * (a b). `next`, if not null, is the
-     *  packed panel that load_b gets next; multiply may fetch it into the cache. */
+    /** sums[rows][64] = (is_first ? 0 : sums) + scales[row] * (a b). */
     void (*multiply)(float *sums, const void *a, const void *b, const float *scales, int64_t rows,
-                     bool is_first, const char *next);
+                     bool is_first, qni_gemm_next next);
     /** Does what load_b and multiply do, for at most direct_rows rows, and gives the bits that they
      *  give, but keeps the decoded b in registers. Null: there is no such function. */
     void (*multiply_packed)(float *sums, const void *a, const qni_gemm_block *b,
-                            const float *scales, int64_t rows, bool is_first, const char *next);
+                            const float *scales, int64_t rows, bool is_first, qni_gemm_next next);
     int64_t direct_rows;
     /** Decodes rows of a for multiply_along_k: out[rows][stride] elements of dot_bytes. What lies
      *  beyond the depth is zero. */
@@ -84,8 +93,5 @@ typedef struct qni_gemm_engine {
 
 /** Runs the problem with the engine, on all threads. */
 qn_status qni_gemm_cpu_run(const qni_gemm_engine *engine, const qni_gemm_problem *problem);
-
-/** Copies an FP8 block of b, of any strides, into a packed panel. */
-void qni_gemm_gather_panel(uint8_t *panel, const qni_gemm_block *b);
 
 #endif

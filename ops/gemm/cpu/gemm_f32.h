@@ -146,7 +146,7 @@ static void load_packed(float *out, const uint8_t *panel, qni_dtype dtype) {
             decode_line(out + panel_at(k, n), panel, dtype);
 }
 
-/** Loads b of any type but packed ones. */
+/** Loads b of any type and strides that is not packed. */
 static void load_strips(float *out, const qni_gemm_block *b) {
     const int64_t bytes = qni_dtype_bytes(b->dtype);
     for (int64_t k = 0; k < QNI_GEMM_BLOCK_K; k++)
@@ -161,15 +161,10 @@ static void load_strips(float *out, const qni_gemm_block *b) {
 }
 
 [[maybe_unused]] static void f32_load_b(void *out, const qni_gemm_block *b) {
-    if (!qni_gemm_is_e4m3(b->dtype)) {
-        load_strips(out, b);
-    } else if (b->is_packed) {
+    if (b->is_packed)
         load_packed(out, b->data, b->dtype);
-    } else {
-        alignas(64) uint8_t panel[QNI_GEMM_PANEL_BYTES];
-        qni_gemm_gather_panel(panel, b);
-        load_packed(out, panel, b->dtype);
-    }
+    else
+        load_strips(out, b);
 }
 
 // ---- multiplying
@@ -224,18 +219,18 @@ static void multiply_rest(int64_t rows, float *sums, const float *a, const float
 }
 
 static void f32_multiply(float *sums, const void *a, const void *b, const float *scales,
-                         int64_t rows, bool is_first, const char *next) {
+                         int64_t rows, bool is_first, qni_gemm_next next) {
     const int64_t whole = rows / ROWS * ROWS;
     // A panel in one strip fills the first-level cache, and fetched lines would push it out.
-    const char *fetched = STRIP < QNI_GEMM_PANEL_N ? next : nullptr;
-    fetch f = plan_fetch(fetched, (whole / ROWS + 1) * (QNI_GEMM_PANEL_N / WIDTH));
+    constexpr bool to_first = STRIP < QNI_GEMM_PANEL_N;
+    fetch f = plan_fetch(next, (whole / ROWS + 1) * (QNI_GEMM_PANEL_N / WIDTH));
     for (int64_t n = 0; n < QNI_GEMM_PANEL_N; n += WIDTH) {
         const float *strip = (const float *)b + panel_at(0, n), *row = a;
         for (int64_t m = 0; m < whole; m += ROWS, row += ROWS * QNI_GEMM_BLOCK_K) {
-            fetch_step(&f);
+            fetch_step(&f, to_first);
             multiply_rows(ROWS, sums + m * QNI_GEMM_PANEL_N + n, row, strip, scales + m, is_first);
         }
-        fetch_step(&f);
+        fetch_step(&f, to_first);
         multiply_rest(rows - whole, sums + whole * QNI_GEMM_PANEL_N + n, row, strip, scales + whole,
                       is_first);
     }
