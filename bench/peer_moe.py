@@ -6,6 +6,7 @@
     python bench/peer_moe.py --tokens 1,4096 --experts 64 --hidden 2048 --inner 1408 --top-k 6
     python bench/peer_moe.py --device cuda:0 --experts 256 --hidden 7168 --inner 2048 --top-k 8 --tokens 1,64,1024,4096 --most 5
     python bench/peer_moe.py --threads 1 --json result.json         one thread, the figures for programs as well
+    python bench/peer_moe.py --threads 1 --processor-time           where other programs share the processor
 
 Sides: `eager`, PyTorch's ops as transformers writes them: softmax or sigmoid, topk, gather; a loop over the experts that have
 tokens, with linear, silu, mul and index_add. `bf16` and `fp8`, quern's functions; `fp8` has weights of e4m3fn with a scale for
@@ -24,7 +25,7 @@ import torch
 from torch.nn import functional
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from peer_common import GRAPH_CALLS, Side, device_of, numbers, processor, take_turns, timer_of, versions_of  # noqa: E402
+from peer_common import GRAPH_CALLS, Side, device_of, numbers, processor, processor_time, take_turns, timer_of, versions_of  # noqa: E402
 
 BF16 = torch.bfloat16
 
@@ -112,7 +113,7 @@ def measure(name, sides, options, results):
     wanted = sides["eager"]().float()
     timed = [Side(side, run) for side, run in sides.items()]
     if options.device == "cpu":
-        take_turns(timed, timer_of(torch, torch.device("cpu")), options)
+        take_turns(timed, processor_time if options.processor_time else timer_of(torch, torch.device("cpu")), options)
     else:
         take_turns_on(timed, options)
     eager = timed[0]
@@ -134,6 +135,7 @@ def main():
     parser.add_argument("--top-k", type=int, default=4)
     parser.add_argument("--device", default="cpu", help="cpu, cuda:N or hip:N (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads of each side (default: %(default)s)")
+    parser.add_argument("--processor-time", action="store_true", help="on the CPU: processor time of the process's threads in place of time")
     parser.add_argument("--runs", type=int, default=20, help="timed runs of each side (default: %(default)s)")
     parser.add_argument("--most", type=float, default=600, help="seconds after which a side runs no more")
     parser.add_argument("--pause", type=float, help="seconds between runs (default: 0.002)")

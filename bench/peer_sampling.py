@@ -19,10 +19,9 @@ import ctypes
 import importlib.util
 import json
 import sys
-import time
 
 import peer_common
-from peer_common import GRAPH_CALLS, DLTensor, Side, numbers, take_turns, timer_of
+from peer_common import GRAPH_CALLS, DLTensor, Side, numbers, processor_time, take_turns, timer_of
 
 POINTER = ctypes.POINTER(DLTensor)
 TEMPERATURE, TOP_K, TOP_P, MIN_P = 0.8, 50, 0.9, 0.05
@@ -159,12 +158,6 @@ def flashinfer_ways(logits, probs):
 
 
 # ---- the run
-
-def processor_time(run):
-    start = time.process_time_ns()
-    run()
-    return time.process_time_ns() - start
-
 
 def others_of(theirs, extra):
     """Returns PyTorch's sides, and FlashInfer's if it has this function."""

@@ -103,12 +103,22 @@ dot_step(int rows, int columns, vec lanes[DOT_ROWS][DOT_WIDEST], const dot_eleme
         memcpy(rest[n], b[n] + at, (size_t)bytes);
 }
 
+/** Fetches `bytes` of each column. */
+[[gnu::always_inline]] static inline void dot_fetch(int columns, const char *const b[], int64_t at,
+                                                    int64_t bytes) {
+#pragma clang loop unroll(full)
+    for (int n = 0; n < columns; n++)
+        for (int64_t i = 0; i < bytes; i += 64)
+            __builtin_prefetch(b[n] + at + i, 0, 2);
+}
+
 /** Multiplies rows of a by columns of b, at most QNI_GEMM_DOT_K deep. Columns that do not exist are
- *  the last one again; nobody looks at them. */
+ *  the last one again; nobody looks at them. `ahead`, if not 0, is how many bytes behind these the
+ *  next columns lie, which are fetched: the processor does not foresee so many short rows. */
 [[gnu::always_inline]] static inline void dot_tile(int rows, int columns, float *sums,
                                                    const dot_element *a, int64_t stride,
                                                    const qni_gemm_block *b, int64_t column,
-                                                   qni_dtype dtype, bool is_first) {
+                                                   qni_dtype dtype, bool is_first, int64_t ahead) {
     const int64_t bytes = qni_dtype_bytes(dtype), whole = b->depth / DOT_STEP * DOT_STEP;
     const char *from[DOT_WIDEST];
     vec lanes[DOT_ROWS][DOT_WIDEST];
@@ -121,8 +131,11 @@ dot_step(int rows, int columns, vec lanes[DOT_ROWS][DOT_WIDEST], const dot_eleme
             lanes[m][n] = (vec){};
     }
     int64_t k = 0;
-    for (; k < whole; k += DOT_STEP)
+    for (; k < whole; k += DOT_STEP) {
+        if (ahead)
+            dot_fetch(columns, from, k * bytes + ahead, DOT_STEP * bytes);
         dot_step(rows, columns, lanes, a + k, stride, from, k * bytes, dtype);
+    }
     if (k < b->depth) { // behind the last element b is not to be read, and counts as zero
         char rest[DOT_WIDEST][DOT_STEP * sizeof(float)] = {};
         copy_rest(rest, from, columns, k * bytes, (b->depth - k) * bytes);
@@ -136,20 +149,20 @@ dot_step(int rows, int columns, vec lanes[DOT_ROWS][DOT_WIDEST], const dot_eleme
 
 [[gnu::always_inline]] static inline void dot_rows(int rows, float *sums, const dot_element *a,
                                                    int64_t stride, const qni_gemm_block *b,
-                                                   qni_dtype dtype, bool is_first) {
+                                                   qni_dtype dtype, bool is_first, int64_t ahead) {
     const int columns = rows == 1 ? DOT_WIDEST : rows <= 3 && DOT_COLUMNS < 4 ? 4 : DOT_COLUMNS;
     for (int64_t n = 0; n < b->rows; n += columns)
-        dot_tile(rows, columns, sums + n, a, stride, b, n, dtype, is_first);
+        dot_tile(rows, columns, sums + n, a, stride, b, n, dtype, is_first, ahead);
 }
 
 /** Multiplies up to DOT_ROWS rows. */
 [[gnu::always_inline]] static inline void dot_some(int64_t rows, float *sums, const dot_element *a,
                                                    int64_t stride, const qni_gemm_block *b,
-                                                   qni_dtype dtype, bool is_first) {
+                                                   qni_dtype dtype, bool is_first, int64_t ahead) {
     switch (rows) {
 #define CASE(ROWS)                                                                                 \
     case ROWS:                                                                                     \
-        dot_rows(ROWS, sums, a, stride, b, dtype, is_first);                                       \
+        dot_rows(ROWS, sums, a, stride, b, dtype, is_first, ahead);                                \
         return;
         CASE(6)
         CASE(5)
@@ -165,9 +178,10 @@ dot_step(int rows, int columns, vec lanes[DOT_ROWS][DOT_WIDEST], const dot_eleme
 [[gnu::always_inline]] static inline void dot_all(float *sums, const dot_element *a, int64_t stride,
                                                   const qni_gemm_block *b, int64_t rows,
                                                   qni_dtype dtype, bool is_first) {
-    for (int64_t tiles = (rows + DOT_ROWS - 1) / DOT_ROWS; tiles > 0; tiles--) {
+    int64_t ahead = QNI_GEMM_DOT_N * b->row_stride * qni_dtype_bytes(dtype);
+    for (int64_t tiles = (rows + DOT_ROWS - 1) / DOT_ROWS; tiles > 0; tiles--, ahead = 0) {
         const int64_t some = (rows + tiles - 1) / tiles;
-        dot_some(some, sums, a, stride, b, dtype, is_first);
+        dot_some(some, sums, a, stride, b, dtype, is_first, ahead);
         sums += some * QNI_GEMM_PANEL_N;
         a += some * stride;
         rows -= some;
