@@ -7,7 +7,8 @@
 # A define's value may depend on the target: "-DN=1,gfx9=2,sm_=3" is -DN=2 if the target's name begins with gfx9, -DN=3
 # if it begins with sm_, else -DN=1; the first that fits counts. The JIT reads this text as well (runtime/image/jit.c).
 #
-# quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources.
+# quern_add_kernels(OUT) sets OUT to C sources that embed the images and the kernels' sources. They name no folder of this machine:
+# their text's sum is in debug information, and so in build IDs.
 
 set(QUERN_DEVICE_OPTIMIZE -O3 CACHE STRING "optimisation of device code: kernels are right at any level, fast at -O3")
 set(QUERN_DEVICE_FLAGS -std=gnu23 ${QUERN_DEVICE_OPTIMIZE} -ffreestanding -nogpulib -fno-slp-vectorize -ffp-contract=off
@@ -121,7 +122,7 @@ function(quern_add_kernels out)
           quern_add_image(${id} ${folder}/${file} ${target} "${defines}" "${base}")
           set(object ${CMAKE_BINARY_DIR}/images/${id}.${target}.co)
           string(MAKE_C_IDENTIFIER "${id}_${target}" name)
-          string(APPEND table "static const unsigned char ${name}[] = {\n#embed \"${object}.zst\"\n};\n")
+          string(APPEND table "static const unsigned char ${name}[] = {\n#embed \"${id}.${target}.co.zst\"\n};\n")
           string(REPLACE "." "\", \"" base "${base}")
           string(APPEND rows "    {\"${id}\", \"${target}\", ${name}, sizeof ${name}, {\"${base}\"}},\n")
           list(APPEND objects ${object}.zst)
@@ -142,7 +143,7 @@ function(quern_add_kernels out)
   set(source_paths "")
   foreach(source ${sources})
     string(MAKE_C_IDENTIFIER "source_${source}" name)
-    string(APPEND table "static const char ${name}[] = {\n#embed \"${PROJECT_SOURCE_DIR}/${source}\" suffix(, 0)\n};\n")
+    string(APPEND table "static const char ${name}[] = {\n#embed <${source}> suffix(, 0)\n};\n")
     string(APPEND source_rows "    {\"${source}\", ${name}},\n")
     list(APPEND source_paths ${PROJECT_SOURCE_DIR}/${source})
   endforeach()
@@ -156,6 +157,6 @@ function(quern_add_kernels out)
   file(CONFIGURE OUTPUT ${generated} CONTENT "${table}" @ONLY)
   set_source_files_properties(${generated} PROPERTIES OBJECT_DEPENDS "${objects};${source_paths}"
     INCLUDE_DIRECTORIES "${PROJECT_SOURCE_DIR}/runtime/image"
-    COMPILE_OPTIONS "-Wno-c23-extensions;-Wno-missing-field-initializers")
+    COMPILE_OPTIONS "--embed-dir=${PROJECT_SOURCE_DIR};-Wno-c23-extensions;-Wno-missing-field-initializers")
   set(${out} ${generated} PARENT_SCOPE)
 endfunction()

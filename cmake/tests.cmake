@@ -162,13 +162,16 @@ foreach(source ${script_tests})
     ENVIRONMENT "QUERN_BUILD_DIR=${CMAKE_BINARY_DIR};QUERN_SOURCE_DIR=${PROJECT_SOURCE_DIR};QUERN_DLPACK_INCLUDE=${QUERN_DLPACK_INCLUDE};PYTHON=${PROJECT_SOURCE_DIR}/.venv/bin/python")
 endforeach()
 
+if(TEST release_test.sh) # it builds the library, the simulator and the command twice
+  quern_limit_test(release_test.sh 1200)
+endif()
 if(TEST wheel_test.sh) # it reads, and builds again, files that other tests load
   set_tests_properties(wheel_test.sh PROPERTIES RUN_SERIAL TRUE)
 endif()
 
 # The longest tests begin first, so that none runs alone at the end.
 foreach(name clients_test.sh python_test.sh cli_test.sh attention_grid_test gemm_sim_test gemm_chips_test families_test.cpu
-        isa_test.sh isa16_test.sh isa_baseline_test.sh isa_avx2_test.sh rocm_test.sh)
+        isa_test.sh isa16_test.sh isa_baseline_test.sh isa_avx2_test.sh rocm_test.sh release_test.sh)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST 100)
   endif()

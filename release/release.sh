@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes a release of the commit that is checked out, into a folder:
-#   release/release.sh BUILD FOLDER [TARGETS]     TARGETS: for which GPUs kernels are compiled; else all
+#   release/release.sh BUILD FOLDER [TARGETS [SIM_EXEC]]     TARGETS: for which GPUs kernels are compiled; SIM_EXEC: as QUERN_SIM_EXEC of
+#                                                            cmake/sim.cmake; else all
 # a wheel, a tarball, a .deb and an .rpm for x86-64 with glibc 2.28 or later, an SPDX bill of materials, and SHA256SUMS. Nothing
-# of the day stands in them (docs/releases.md says what of the folder does). Debian 12's packages are linked in (tools/setup.sh --release).
+# of the day or the folder stands in them. Debian 12's packages are linked in (tools/setup.sh --release).
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
-build=$(realpath -m "${1:?}") folder=$(realpath -m "${2:?}") targets=${3-all}
+build=$(realpath -m "${1:?}") folder=$(realpath -m "${2:?}") targets=${3-all} sim_exec=${4-all}
 tools=$top/build/release-tools
 python=$tools/bin/python
 cd "$top"
@@ -32,7 +33,7 @@ release/sysroot.sh "$python" "$build/sysroot"
 # configure LIBDIR: builds everything for a tree whose libraries stand there. Only the command knows the name.
 configure() {
   cmake -G Ninja -S "$top" -B "$build" -DCMAKE_BUILD_TYPE=Release -DQUERN_SYSROOT="$build/sysroot" -DQUERN_TARGETS="$targets" \
-    -DQUERN_SIM_EXEC=all -DQUERN_TESTS=OFF -DCMAKE_INSTALL_LIBDIR="$1" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
+    -DQUERN_SIM_EXEC="$sim_exec" -DQUERN_TESTS=OFF -DCMAKE_INSTALL_LIBDIR="$1" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
     -DCMAKE_C_FLAGS="-g \"-ffile-prefix-map=$build=build\" \"-ffile-prefix-map=$top=.\"" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
   cmake --build "$build" --target product --target quern_python
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a release of this tree, with no GPU's kernels, in two folders, and compares the bytes; then uses each of its files as a
-# person would: the tarball from another folder, the .deb unpacked, the wheel in an environment of its own.
+# Makes a release of this tree, with no GPU's kernels and the simulator of this processor alone, in two folders, and compares the bytes;
+# then uses each of its files as a person would: the tarball from another folder, the .deb unpacked, the wheel in an environment of its
+# own.
 set -euo pipefail
 build=${QUERN_BUILD_DIR:?} source=${QUERN_SOURCE_DIR:?}
 
@@ -25,10 +26,11 @@ git clone -q "$tmp/a" "$tmp/folder of another length"
 for clone in "$tmp/a" "$tmp/folder of another length"; do
   mkdir -p "$clone/build"
   ln -s "$source/build/deps" "$source/build/release-tools" "$clone/build"
-  "$clone/release/release.sh" "$clone/build/dist" "$clone/build/releases" "" > "$tmp/log" 2>&1 || { tail -n 40 "$tmp/log"; fail "no release"; }
+  "$clone/release/release.sh" "$clone/build/dist" "$clone/build/releases" "" native > "$tmp/log" 2>&1 || { tail -n 40 "$tmp/log"; fail "no release"; }
 done
 one=$tmp/a/build/releases
 diff -r "$one" "$tmp/folder of another length/build/releases" || fail "two releases of one commit differ"
+! grep -lF "$source" "$build"/images/*.co || fail "images that name the folder in which they were compiled"
 (cd "$one" && sha256sum --quiet -c SHA256SUMS) || fail "SHA256SUMS is wrong"
 
 echo changed >> "$tmp/a/README.md"
@@ -39,10 +41,10 @@ mkdir "$tmp/moved" "$tmp/deb"
 tar -C "$tmp/moved" -xzf "$one"/*.tar.gz
 dpkg-deb -x "$one"/*.deb "$tmp/deb"
 for prefix in "$tmp"/moved/* "$tmp/deb/usr"; do
-  "$prefix/bin/quern" devices | grep -q 'sim:gfx942' || fail "$prefix: no simulated GPU"
+  grep -q 'sim:gfx942' <<< "$("$prefix/bin/quern" devices)" || fail "$prefix: no simulated GPU"
   "$prefix/bin/quern" check --quick --device cpu norm > "$tmp/log" || { cat "$tmp/log"; fail "$prefix: quern check"; }
 done
-rpm -qp --requires "$one"/*.rpm | grep -q 'GLIBC_2.28' || fail "the rpm does not ask for glibc 2.28"
+grep -q 'GLIBC_2.28' <<< "$(rpm -qp --requires "$one"/*.rpm)" || fail "the rpm does not ask for glibc 2.28"
 diff <(rpm -qlp "$one"/*.rpm | grep '^/usr/include') <(cd "$tmp/deb" && find usr/include/quern | sed 's,^,/,' | sort) || fail "the rpm's headers"
 "$PYTHON" - "$one" << 'PYTHON'
 import json, pathlib, sys
