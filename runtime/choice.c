@@ -75,15 +75,18 @@ static bool is_disabled(const qni_variant *variant, const qn_device *device, qni
     return false;
 }
 
-bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
-                      qni_reason *why) {
+bool qni_variant_is_here(const qni_variant *variant, const qn_device *device, qni_reason *why) {
     const bool on_cpu = device->id.device_type == kDLCPU;
     if (variant->is_cpu != on_cpu)
         return qni_no(why, "runs on %s, this is %s", variant->is_cpu ? "the CPU" : "GPUs",
                       device->info.spec);
-    if (is_disabled(variant, device, why) || lacks_feature(variant, device, why))
-        return false;
-    return !variant->supports || variant->supports(variant, device, problem, why);
+    return !is_disabled(variant, device, why) && !lacks_feature(variant, device, why);
+}
+
+bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
+                      qni_reason *why) {
+    return qni_variant_is_here(variant, device, why) &&
+           (!variant->supports || variant->supports(variant, device, problem, why));
 }
 
 /** Returns the kernel that QUERN_FORCE, "op=kernel,op=kernel", names for the op; null if it does

@@ -114,6 +114,9 @@ const qni_op *qni_op_find(const char *name, size_t length);
 const qni_variant *qni_variant_find(const qni_op *op, const char *name, size_t length);
 
 bool qni_device_meets(const qn_device *device, qni_needs needs);
+/** Returns whether a variant is for the device's kind, QUERN_DISABLE allows it, and the device has
+ *  the instructions that it needs; if not, writes the reason to `why`. */
+bool qni_variant_is_here(const qni_variant *variant, const qn_device *device, qni_reason *why);
 /** Returns whether a variant can run the problem on the device; if not, writes the reason to `why`.
  *  Honours QUERN_DISABLE, not QUERN_FORCE. */
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,

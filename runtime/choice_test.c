@@ -201,6 +201,36 @@ static void refuse_unknown(void *) { // QUERN_FORCE=double=double.four
     CHILD_CHECK(strstr(qn_last_error(), "double.gpu, double.wide, double.fours, double.any"));
 }
 
+/** Appends "name[*][ (reason)];" to the text, * for a general kernel. */
+static void note_kernel(void *context, const qn_kernel *k) {
+    char *text = context;
+    const size_t used = strlen(text);
+    snprintf(text + used, 512 - used, "%s%s%s%s;", k->name, k->is_general ? "*" : "",
+             k->reason ? " " : "", k->reason ? k->reason : "");
+}
+
+static void list_kernels(void *) {
+    static const qni_op *const ops[] = {&op_double, &op_gpu_only, nullptr};
+    qn_device device = device_with(QNI_F(AVX512));
+    char text[512] = "";
+    qni_choice_set_ops(ops);
+    CHILD_CHECK(qn_kernel_list(&device, nullptr, note_kernel, text) == QN_OK);
+    CHILD_CHECK(strcmp(text, "double.wide;double.fours* QUERN_DISABLE names it;double.any*;") == 0);
+    *text = 0;
+    device.features = 0;
+    CHILD_CHECK(qn_kernel_list(&device, "double", note_kernel, text) == QN_OK);
+    CHILD_CHECK(strstr(text, "double.wide needs avx512, which cpu"));
+    *text = 0;
+    device.id.device_type = kDLROCM;
+    device.features = QNI_F(GPU);
+    CHILD_CHECK(qn_kernel_list(&device, "gpuonly", note_kernel, text) == QN_OK);
+    CHILD_CHECK(strcmp(text, "double.gpu;") == 0);
+    CHILD_CHECK(qn_kernel_list(&device, "gemv", note_kernel, text) == QN_E_NOT_FOUND);
+    CHILD_CHECK(strstr(qn_last_error(), "no op is called \"gemv\""));
+    CHILD_CHECK(qn_kernel_list(nullptr, nullptr, note_kernel, text) == QN_E_INVALID);
+    CHILD_CHECK(qn_kernel_list(&device, nullptr, nullptr, text) == QN_E_INVALID);
+}
+
 static void choose_often(void *) {
     for (int i = 0; i < 100; i++) {
         chosen(0, 8);
@@ -220,6 +250,7 @@ static void test_choice(void **) {
     child_run(choose_forced, nullptr,
               (const char *[]){"QUERN_FORCE=doubles=double.fours,double=double.any", nullptr});
     child_run(refuse_forced, nullptr, (const char *[]){"QUERN_FORCE=double=double.fours", nullptr});
+    child_run(list_kernels, nullptr, (const char *[]){"QUERN_DISABLE=double.fours", nullptr});
     child_run(refuse_unknown, nullptr, (const char *[]){"QUERN_FORCE=double=double.four", nullptr});
 }
 

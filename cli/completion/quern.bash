@@ -55,7 +55,7 @@ _quern() {
         options="--json --verbose"
         ;;
     doctor)
-        options="--json --root"
+        options="--json --verbose --device --root"
         ;;
     check)
         options="--device --quick --seed --report --force --json --verbose"

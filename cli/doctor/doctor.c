@@ -6,11 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool as_json;
-static const char *root;
+static bool as_json, is_verbose;
+static const char *root, *spec;
 
 static const cli_option options[] = {
     {.name = "--json", .kind = CLI_FLAG, .to = &as_json, .help = "print JSON"},
+    {.name = "--verbose",
+     .kind = CLI_FLAG,
+     .to = &is_verbose,
+     .help = "also the names of the kernels that the devices have"},
+    {.name = "--device",
+     .value = "SPEC",
+     .kind = CLI_TEXT,
+     .to = &spec,
+     .help = "whose kernels to tell (default: of the CPU and each card)"},
     {.name = "--root",
      .value = "DIR",
      .kind = CLI_TEXT,
@@ -64,26 +73,36 @@ static qn_status print_people(const doctor *d) {
             printf(" [%s]\n          %s", json_string_value(json_object_get(f, "id")), remedy);
         putchar('\n');
     }
+    if (is_verbose)
+        doctor_print_kernels(d);
     printf(d->num_troubles ? "%d to mend\n" : "nothing to mend\n", d->num_troubles);
     return cli_flush();
 }
 
+static qn_status look(doctor *d) {
+    if (root && spec)
+        return cli_fail(QN_E_INVALID, "--device %s: with --root no device is opened", spec);
+    doctor_cards(d);
+    doctor_switches(d);
+    if (root)
+        return QN_OK;
+    doctor_container(d);
+    doctor_drivers(d);
+    CLI_TRY(doctor_kernels(d, spec));
+    doctor_python(d);
+    doctor_jit(d);
+    return QN_OK;
+}
+
 static int run(int, char **) {
-    doctor d = {.root = root ? root : "", .findings = json_array()};
-    doctor_cards(&d);
-    doctor_switches(&d);
-    if (!root) {
-        doctor_container(&d);
-        doctor_drivers(&d);
-        doctor_python(&d);
-        doctor_jit(&d);
-    }
-    qn_status st;
-    if (as_json)
-        st = cli_print_json(cli_json_pack("{s:s, s:i, s:O}", "version", qn_version(), "troubles",
-                                          d.num_troubles, "findings", d.findings));
-    else
-        st = print_people(&d);
+    doctor d = {.root = root ? root : "", .findings = json_array(), .kernels = json_array()};
+    qn_status st = look(&d);
+    if (st == QN_OK)
+        st = as_json ? cli_print_json(cli_json_pack("{s:s, s:i, s:O, s:O}", "version", qn_version(),
+                                                    "troubles", d.num_troubles, "findings",
+                                                    d.findings, "kernels", d.kernels))
+                     : print_people(&d);
+    json_decref(d.kernels);
     json_decref(d.findings);
     const int status = cli_finish("doctor", st);
     return status == CLI_DONE && d.num_troubles ? CLI_CHECK_FAILED : status;
@@ -95,7 +114,8 @@ const cli_command cli_doctor = {
     .summary = "Report what keeps a card or quern from working, and what mends it",
     .details =
         "Looks at the cards on the bus, their drivers and device nodes, the container's limits,\n"
-        "environment variables that hurt, driver libraries, PyTorch's wheel, clang and the cache.\n"
+        "environment variables that hurt, driver libraries, the kernels that each device has,\n"
+        "PyTorch's wheel, clang and the cache.\n"
         "Exit status: 0 if nothing is to be mended, 1 if something is.",
     .options = options,
     .run = run};

@@ -16,6 +16,7 @@ typedef enum doctor_level {
 typedef struct doctor {
     const char *root; // in front of /sys, /dev, /proc and /etc; "" for this system
     json_t *findings; // [{"id", "level", "subject", "found", "remedy"}]
+    json_t *kernels;  // [{"device", "op", "tuned", "general", "missing"}]: names of kernels
     int num_troubles;
     int num_amd, num_nvidia; // cards on the PCI bus
 } doctor;
@@ -37,5 +38,10 @@ void doctor_switches(doctor *d);  // switches.c: environment variables that hurt
 void doctor_drivers(doctor *d);   // software.c: driver libraries; quern's devices
 void doctor_python(doctor *d);    // software.c: PyTorch's wheel, and whether it fits the cards
 void doctor_jit(doctor *d);       // software.c: clang and the cache
+/** kernels.c: tells which kernels the device has that spec names; null: the CPU and each card.
+ *  Errors: the device of spec cannot be opened. */
+qn_status doctor_kernels(doctor *d, const char *spec);
+/** Prints the kernels by device and op, if any device was looked at. */
+void doctor_print_kernels(const doctor *d);
 
 #endif

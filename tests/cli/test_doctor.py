@@ -96,8 +96,54 @@ def test_harmless_switches_are_not_named(tmp_path):
 
 def test_this_system():
     found = findings()
-    assert {"devices", "clang"} <= set(found) and found["devices"]["level"] == "ok"
+    assert {"devices", "clang", "kernels"} <= set(found) and found["devices"]["level"] == "ok"
     assert run("doctor").stdout.endswith(" to mend\n")
+
+
+def kernels(device, **variables):
+    report = json.loads(run("doctor", "--json", "--device", device, env={**os.environ, **variables}).stdout)
+    finding, = [f for f in report["findings"] if f["id"] == "kernels"]
+    assert finding["subject"].startswith(device + ", ") and all(row["device"] == device for row in report["kernels"])
+    return finding["found"], {row["op"]: row for row in report["kernels"]}
+
+
+def listed(device, op):
+    """The kernels of an op that quern check runs on a device, those that it cannot run for want of an instruction left out."""
+    report = json.loads(run("check", "--quick", "--json", "--device", device, op).stdout)
+    return {r["kernel"].partition(".")[2] for r in report["results"] if r["ran"]}
+
+
+def test_kernels_of_devices():
+    cpu, gpu = kernels("cpu")[1], kernels("sim:gfx942")[1]
+    assert set(cpu) == set(gpu)
+    for device, rows in (("cpu", cpu), ("sim:gfx942", gpu)):
+        has = {*rows["norm"]["tuned"], *rows["norm"]["general"]}
+        ran = listed(device, "norm")
+        assert ran and ran <= has and not ran & set(rows["norm"]["missing"])
+    assert cpu["norm"]["general"] == ["cpu"] and gpu["norm"]["general"] == ["gpu_any"]
+    assert "fp8_decode" in gpu["gemm"]["tuned"] and "any" in gpu["gemm"]["general"] and "fp8_wgmma_128x128" in gpu["gemm"]["missing"]
+    assert "fp8_decode" in kernels("sim:gfx1151")[1]["gemm"]["missing"]
+
+
+def test_kernels_without_tuned_ones():
+    names = ",".join("mla." + name for name in kernels("sim:gfx942")[1]["mla"]["tuned"])
+    found, rows = kernels("sim:gfx942", QUERN_DISABLE=names)
+    assert "general ones alone: mla" in found and rows["mla"]["tuned"] == []
+    found, rows = kernels("sim:gfx942", QUERN_DISABLE=names + ",mla." + ",mla.".join(rows["mla"]["general"]))
+    assert "none: mla" in found and set(names.split(",")) <= {"mla." + name for name in rows["mla"]["missing"]}
+
+
+def test_kernels_by_name():
+    text = run("doctor", "--verbose", "--device", "sim:gfx942").stdout
+    assert re.search(r"^sim:gfx942 +norm +gpu_any +gpu_rms_rows ", text, re.MULTILINE) and text.endswith(" to mend\n")
+    assert "gpu_rms_rows" not in run("doctor", "--device", "sim:gfx942").stdout
+
+
+def test_wrong_device():
+    done = run("doctor", "--device", "sim:gfx9")
+    assert done.returncode == 2 and "sim:gfx9" in done.stderr and "accepted: cpu" in done.stderr
+    done = run("doctor", "--device", "cpu", "--root", "/")
+    assert done.returncode == 2 and "--root" in done.stderr
 
 
 def test_no_clang(tmp_path):

@@ -34,7 +34,9 @@ def test_on_a_simulated_strix_halo():
         assert not result["probes"]["flash"]["can"] and "cuda device" in result["probes"]["flash"]["why"][0]
     reasons = [why for result in report["problems"] for why in result["quern"]["not"]]
     assert reasons and all(why.startswith("not attention.") and ": " in why for why in reasons)
-    assert done.returncode == (1 if report["troubles"] else 0)
+    kernels = {row["op"]: row for row in report["doctor"]["kernels"]}
+    assert kernels["attention"]["device"] == "sim:gfx1151" and kernels["attention"]["tuned"]
+    assert done.returncode == (1 if report["troubles"] or report["doctor"]["troubles"] else 0)
 
 
 def test_text_names_kernels_switches_and_fixes():
@@ -42,6 +44,9 @@ def test_text_names_kernels_switches_and_fixes():
     assert done.returncode != 0  # QUERN_DISABLE names no kernel: quern cannot run
     done = run("--device", "cpu", AMD_SERIALIZE_KERNEL="3")
     assert done.returncode == 1 and "AMD_SERIALIZE_KERNEL=3" in done.stdout
+    doctor, _, rest = done.stdout.partition(" to mend\n")
+    assert "AMD_SERIALIZE_KERNEL: \"3\": every launch waits" in doctor and rest.startswith("\nPython 3.")
+    assert f"PyTorch: {torch.__version__}, for " in doctor  # of this Python, whatever PATH has
     assert "fix: unset AMD_SERIALIZE_KERNEL" in done.stdout and "OK, attention.cpu" in done.stdout
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m quern.torch: which attention runs here under scaled_dot_product_attention, which does not, and why."""
+"""python -m quern.torch: what quern doctor finds; then which attention runs here under scaled_dot_product_attention, which does not,
+and why."""
 
 import argparse
 import contextlib
@@ -11,11 +12,11 @@ import sys
 import tempfile
 import warnings
 
-from ._facts import gather, troubles
+from ._facts import examine, gather, troubles
 
-_DESCRIPTION = """Runs a few small problems of scaled_dot_product_attention by each of PyTorch's backends and by quern, compares
+_DESCRIPTION = """Prints what quern doctor finds. Then runs a few small problems of scaled_dot_product_attention by each of PyTorch's backends and by quern, compares
 each result with one in float64, and says of each why it did not run. Then names what is wrong with this installation, and how
-to mend it. Exit status: 0, quern computes all and no trouble is known; 1, otherwise; 2, wrong options."""
+to mend it. Exit status: 0, quern computes all, and neither doctor nor this knows a trouble; 1, otherwise; 2, wrong options."""
 
 _LOG = "quern: kernel: "  # how a line of the library on its choice begins
 
@@ -209,6 +210,9 @@ def main(arguments=None):
                         "else the CPU)")
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     options = parser.parse_args(arguments)
+    doctor = examine(options.device, options.json)
+    if doctor.returncode not in (0, 1):
+        parser.error(doctor.stderr.strip())
     os.environ["QUERN_LOG"] = "kernel"  # the library reads it at its first use; the lines are collected above
     facts = gather()
     place, results = None, []
@@ -219,13 +223,14 @@ def main(arguments=None):
             parser.error(str(error))
     found = troubles(facts, _refusals(results))
     if options.json:
-        print(json.dumps({"facts": dataclasses.asdict(facts), "device": options.device, "pytorch_device": place,
+        print(json.dumps({"doctor": json.loads(doctor.stdout), "facts": dataclasses.asdict(facts), "device": options.device, "pytorch_device": place,
                           "problems": results, "troubles": [dataclasses.asdict(t) for t in found]}, indent=2))
     else:
+        print(doctor.stdout)
         _print_facts(facts, options.device)
         _print_results(place, results)
         _print_troubles(found)
-    return 0 if results and all(r["quern"]["ok"] for r in results) and not found else 1
+    return 0 if results and all(r["quern"]["ok"] for r in results) and not found and doctor.returncode == 0 else 1
 
 
 if __name__ == "__main__":

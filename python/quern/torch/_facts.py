@@ -9,6 +9,8 @@ import glob
 import os
 import platform
 import re
+import subprocess
+import sys
 
 # Switches of other projects that decide which attention runs, or how fast.
 SWITCHES = ("AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY", "HIP_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING",
@@ -112,6 +114,19 @@ def gather():
         except (LookupError, RuntimeError, ValueError) as error:
             facts.quern_error = str(error)
     return facts
+
+
+def examine(device=None, as_json=False):
+    """Runs quern doctor, whose python3 is then this Python; returns what subprocess.run does.
+
+    device: as the option --device of quern.torch; doctor takes only those that name one device.
+    """
+    from .._native import find
+    command = [find("bin/quern"), "doctor", *(["--json"] if as_json else [])]
+    if device and (device == "cpu" or ":" in device):
+        command += ["--device", device]
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    return subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
 
 
 # ---- what follows
