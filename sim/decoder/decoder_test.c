@@ -55,14 +55,35 @@ static pid_t find_decoder(void) {
     return found;
 }
 
-static int count_files(void) {
+/** Counts the files that a process has open, and the folder's own two names; of this process, the
+ *  folder itself as well. */
+static int count_files_of(const char *process) {
+    char path[64];
     int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
+    snprintf(path, sizeof path, "/proc/%s/fd", process);
+    DIR *dir = opendir(path);
     assert_non_null(dir);
     while (readdir(dir))
         count++;
     closedir(dir);
     return count;
+}
+
+static int count_files(void) {
+    return count_files_of("self");
+}
+
+/** A pipe that the program has open must end when the program closes it. */
+static void test_holds_no_files(void **) {
+    int ends[2];
+    char decoder[16];
+    sim_disassemble_shutdown();
+    assert_int_equal(pipe(ends), 0); // without O_CLOEXEC
+    assert_true(works());
+    snprintf(decoder, sizeof decoder, "%d", find_decoder());
+    assert_int_equal(count_files_of(decoder), 2 + 3); // the standard ones
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void test_killed(void **) {
@@ -170,8 +191,11 @@ int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "alone"))
         return run_alone();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_is_nobodys_child), cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_is_nobodys_child),
+        cmocka_unit_test(test_holds_no_files),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_missing),
         cmocka_unit_test(test_killed)}; // must be last, as it makes the process careful
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -7,14 +7,17 @@
 // reaches it.
 #include "decoder.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <llvm-c/Disassembler.h>
 #include <llvm-c/Target.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { SOCKET = 0, MEMORY = 1, PATIENCE_SECONDS = 20 };
@@ -88,6 +91,22 @@ static void serve(sim_decoder_page *page) {
     }
 }
 
+/** Closes the files that this process has of its starter's beside the standard ones: what waits for
+ *  the end of a pipe must not wait for this process. The C library's closefrom is of glibc 2.34. */
+static void close_others(void) {
+    enum { FIRST = 3 };
+    if (syscall(SYS_close_range, FIRST, ~0U, 0) == 0)
+        return; // Linux 5.9
+    DIR *files = opendir("/proc/self/fd");
+    for (const struct dirent *file; files && (file = readdir(files));) {
+        const int fd = atoi(file->d_name); // 0 for the folder's own two names
+        if (fd >= FIRST && fd != dirfd(files))
+            close(fd);
+    }
+    if (files)
+        closedir(files);
+}
+
 int main(void) {
     void *page =
         mmap(nullptr, sizeof(sim_decoder_page), PROT_READ | PROT_WRITE, MAP_SHARED, MEMORY, 0);
@@ -95,6 +114,7 @@ int main(void) {
         fputs("quern-decoder: the simulated GPU's disassembler; libquernsim starts it\n", stderr);
         return 2;
     }
+    close_others();
     if (fork() != 0)
         _exit(0);
     if (chdir("/") != 0 || setrlimit(RLIMIT_CORE, &(struct rlimit){}) != 0)

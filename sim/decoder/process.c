@@ -58,8 +58,8 @@ static bool find_program(char path[PATH_MAX], char error[SIM_ERROR_BYTES]) {
 // ---- start and end
 
 /** Starts the program with the socket and the memory as its standard input and output. The program
- *  forks, so that the process which posix_spawn starts ends at once. Returns 0 or an error
- *  number. */
+ *  closes all other files and forks, so that the process which posix_spawn starts ends at once.
+ *  Returns 0 or an error number. */
 static int spawn(const char *path, int socket, int memory) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -70,7 +70,6 @@ static int spawn(const char *path, int socket, int memory) {
     int failed = posix_spawn_file_actions_adddup2(&files, socket, 0);
     failed |= posix_spawn_file_actions_adddup2(&files, memory, 1);
     failed |= posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
-    failed |= posix_spawn_file_actions_addclosefrom_np(&files, 3);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
