@@ -77,16 +77,22 @@ function(quern_add_image id source target defines base)
     set(base_object ${CMAKE_BINARY_DIR}/images/${base}.co)
     list(APPEND pack --patch-from=${base_object})
   endif()
+  set(compiled ${object})
   if(target MATCHES "^sm_")
     set(flags ${QUERN_PTX_FLAGS} -march=${target})
     set(then COMMAND sed -E -i -f ${PROJECT_SOURCE_DIR}/cmake/ptx.sed ${object})
   else()
     quern_code_object_version(${target} version)
     set(flags ${QUERN_AMD_FLAGS} -mcpu=${target} -mcode-object-version=${version})
+    if(quern_launcher) # ccache keeps what is compiled, not what is linked
+      set(compiled ${object}.o)
+      set(then COMMAND ${CMAKE_C_COMPILER} ${flags} -o ${object} ${compiled})
+      list(APPEND flags -c)
+    endif()
   endif()
   quern_defines_for(${target} "${defines}" define_list)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} ${flags} ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
+    COMMAND ${quern_launcher} ${CMAKE_C_COMPILER} ${QUERN_DEVICE_FLAGS} ${flags} ${define_list} -I${PROJECT_SOURCE_DIR}/gpu -MD -MF ${object}.d -MT ${object} -o ${compiled} ${source}
     ${then}
     DEPENDS ${source} DEPFILE ${object}.d
     COMMENT "image ${id} for ${target}" VERBATIM)

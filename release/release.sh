@@ -33,7 +33,7 @@ release/sysroot.sh "$python" "$build/sysroot"
 # configure LIBDIR: builds everything for a tree whose libraries stand there. Only the command knows the name.
 configure() {
   cmake -G Ninja -S "$top" -B "$build" -DCMAKE_BUILD_TYPE=Release -DQUERN_SYSROOT="$build/sysroot" -DQUERN_TARGETS="$targets" \
-    -DQUERN_SIM_EXEC="$sim_exec" -DQUERN_TESTS=OFF -DCMAKE_INSTALL_LIBDIR="$1" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
+    -DQUERN_SIM_EXEC="$sim_exec" -DQUERN_TESTS=OFF -DQUERN_CCACHE=OFF -DCMAKE_INSTALL_LIBDIR="$1" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
     -DCMAKE_C_FLAGS="-g \"-ffile-prefix-map=$build=build\" \"-ffile-prefix-map=$top=.\"" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
   cmake --build "$build" --target product --target quern_python
 }
