@@ -9,6 +9,7 @@ DESTDIR ?=
 MODEL   ?=
 AITER   ?=
 JOBS    ?= $(shell nproc)
+export PATH := $(CURDIR)/build/tools/bin:$(PATH) # what tools/setup.sh fetches where the system's is too old
 
 # The other presets have targets of their own.
 cmake_targets = $(if $(filter release,$(PRESET))$(filter command,$(origin TARGETS)),-DQUERN_TARGETS="$(subst $(eval) ,;,$(TARGETS))" \
@@ -96,7 +97,7 @@ site: product
 	@echo "built build/site/index.html"
 
 format: setup
-	@git ls-files '*.c' '*.h' | xargs clang-format-22 -i
+	@git ls-files '*.c' '*.h' | xargs $$(command -v clang-format-22 || command -v clang-format) -i
 
 lint: setup
 	@tools/lint.sh

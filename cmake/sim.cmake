@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 # libquernsim, the simulated GPU, which exports a HIP runtime; and quern-decoder, which holds LLVM's AMDGPU
-# disassembler, linked statically.
-execute_process(COMMAND ${LLVM_CONFIG} --includedir OUTPUT_VARIABLE llvm_include
-                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${LLVM_CONFIG} --libdir OUTPUT_VARIABLE llvm_libdir
-                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs amdgpudisassembler amdgpudesc amdgpuinfo
-                OUTPUT_VARIABLE llvm_libs OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+# disassembler, linked statically where LLVM's archives are.
+function(quern_llvm out)
+  execute_process(COMMAND ${LLVM_CONFIG} ${ARGN} OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+quern_llvm(llvm_version --version)
+if(llvm_version VERSION_LESS quern_oldest_llvm)
+  message(FATAL_ERROR "the simulated GPU needs LLVM ${quern_oldest_llvm} or later; ${LLVM_CONFIG} is of ${llvm_version}. "
+                      "tools/setup.sh installs it; -DLLVM_CONFIG=FILE names one elsewhere, -DQUERN_SIM=OFF does without.")
+endif()
+quern_llvm(llvm_include --includedir)
+quern_llvm(llvm_libdir --libdir)
+set(llvm_parts amdgpudisassembler amdgpudesc amdgpuinfo)
+# Some systems have no archives of LLVM, but one large library; the C++ library is then theirs, too.
+execute_process(COMMAND ${LLVM_CONFIG} --link-static --libs ${llvm_parts} OUTPUT_VARIABLE llvm_libs RESULT_VARIABLE status
+                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+set(llvm_cxx ${QUERN_Z} ${QUERN_ZSTD} -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic)
+if(NOT status EQUAL 0)
+  quern_llvm(llvm_libs --link-shared --libs)
+  set(llvm_cxx "")
+  message(STATUS "LLVM ${llvm_version} has no archives here: quern-decoder needs its shared library at run time")
+endif()
 separate_arguments(llvm_libs UNIX_COMMAND "${llvm_libs}")
 
 # Everything but exec/ is built once; exec/ once for each host instruction set, chosen at load: x86-64-v2 (base), which every
@@ -65,8 +80,8 @@ if(sim_sources)
                  $<$<BOOL:${QUERN_SYSROOT}>:release/old_glibc.c>)
   set_target_properties(quern_decoder PROPERTIES OUTPUT_NAME quern-decoder POSITION_INDEPENDENT_CODE OFF)
   target_include_directories(quern_decoder PRIVATE ${llvm_include})
-  target_link_libraries(quern_decoder PRIVATE quern_flags -L${llvm_libdir} ${llvm_libs}
-    ${QUERN_Z} ${QUERN_ZSTD} -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -Wl,--as-needed Threads::Threads m)
+  target_link_libraries(quern_decoder PRIVATE quern_flags -L${llvm_libdir} ${llvm_libs} ${llvm_cxx}
+    -Wl,--as-needed Threads::Threads m)
   target_link_options(quern_decoder PRIVATE -no-pie -Wl,--gc-sections -static-libgcc)
   add_dependencies(quernsim_parts quern_decoder)
 endif()

