@@ -42,6 +42,10 @@ const char *cli_guess(const char *found, size_t length, const char *accepted, ch
     for (const char *at = accepted + strspn(accepted, blanks); *at; at += strspn(at, blanks)) {
         const size_t n = strcspn(at, blanks);
         const int d = n <= MAX_WORD ? distance(found, length, at, n) : MAX_WORD;
+        if (d == 0) { // it is good, and something else is wrong
+            *buf = '\0';
+            break;
+        }
         if (d < nearest) {
             nearest = d;
             snprintf(buf, room, "; did you mean %.*s?", (int)n, at);

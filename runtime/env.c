@@ -112,6 +112,7 @@ static void read_all(void) {
     env.sim_library = text_of("QUERN_SIM_LIBRARY");
     env.rocm_path = text_of("ROCM_PATH");
     env.hip_path = text_of("HIP_PATH");
+    env.rocm_wheels = text_of("QUERN_ROCM_WHEELS");
     env.path = text_of("PATH");
     const char *tmp = text_of("TMPDIR");
     env.tmp_dir = *tmp ? tmp : "/tmp";

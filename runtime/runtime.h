@@ -217,7 +217,7 @@ void qni_log(qni_log_topic topic, const char *format, ...) __attribute__((format
  *  its variable is unset or empty. */
 typedef struct qni_env {
     const char *device, *disable, *force, *tune, *cache_dir, *clang;
-    const char *hip_library, *cuda_library, *sim_library, *rocm_path, *hip_path;
+    const char *hip_library, *cuda_library, *sim_library, *rocm_path, *hip_path, *rocm_wheels;
     const char *path, *tmp_dir;
     unsigned log;    // qni_log_topic bits
     int num_threads; // 0: one for each of the machine's processors

@@ -59,6 +59,16 @@ done
 extra=$(grep -E '\.(c|o|a|h|pyc)$|/tests?/|__pycache__' "$tmp/names" || true)
 [ -z "$extra" ] || fail "holds what nobody needs: $extra"
 
+# pip takes no wheel for another machine, whatever is in it.
+for machine in aarch64 ppc64le; do
+  foreign=$tmp/$(basename "$wheel" | sed "s/x86_64/$machine/")
+  [ "$(basename "$foreign")" != "$(basename "$wheel")" ] || fail "is not tagged for x86_64"
+  cp "$wheel" "$foreign"
+  status=0
+  "$PYTHON" -m pip install --no-index --no-deps --target "$tmp/foreign" "$foreign" > "$tmp/log" 2>&1 || status=$?
+  [ $status = 1 ] && grep -q "is not a supported wheel on this platform" "$tmp/log" || fail "for $machine: pip's exit status is $status"
+done
+
 # The environment finds what quern depends on in the tests' own, so that pip sees it without fetching.
 "$PYTHON" -m venv "$tmp/venv"
 python=$tmp/venv/bin/python

@@ -3,6 +3,7 @@
 #include "doctor.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,22 +151,35 @@ void doctor_python(doctor *d) {
 
 // ---- the JIT
 
+static bool is_good_clang(const char *name, char *line, size_t room) {
+    char *argv[] = {(char *)name, (char *)"--version", nullptr};
+    const char *version = first_line(argv, line, room) ? strstr(line, "version ") : nullptr;
+    return version && atoi(version + strlen("version ")) >= 22;
+}
+
+/** Goes the JIT's way, which docs/env.md tells under QUERN_CLANG. */
 static bool find_clang(char *line, size_t room) {
+    static const char *const names[] = {"clang-22", "clang-23", "clang-24", "clang-25", "clang"};
     const char *chosen = getenv("QUERN_CLANG");
-    const char *const names[] = {chosen && *chosen ? chosen : "clang-22",
-                                 "clang-23",
-                                 "clang-24",
-                                 "clang-25",
-                                 "clang",
-                                 "/opt/rocm/llvm/bin/clang"};
-    const size_t count = chosen && *chosen ? 1 : sizeof names / sizeof *names;
-    for (size_t i = 0; i < count; i++) {
-        char *argv[] = {(char *)names[i], (char *)"--version", nullptr};
-        const char *version = first_line(argv, line, room) ? strstr(line, "version ") : nullptr;
-        if (version && atoi(version + strlen("version ")) >= 22)
-            return true;
+    const char *const folders[] = {getenv("ROCM_PATH"), getenv("HIP_PATH"), "/opt/rocm",
+                                   "/opt/rocm-*"};
+    bool is_found = false;
+    if (chosen && *chosen)
+        return is_good_clang(chosen, line, room);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !is_found; i++)
+        is_found = is_good_clang(names[i], line, room);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !is_found; i++) {
+        char pattern[512];
+        glob_t found = {};
+        if (!folders[i] || !*folders[i])
+            continue;
+        snprintf(pattern, sizeof pattern, "%s/llvm/bin/clang", folders[i]);
+        if (glob(pattern, 0, nullptr, &found) == 0)
+            for (size_t j = 0; j < found.gl_pathc && !is_found; j++)
+                is_found = is_good_clang(found.gl_pathv[j], line, room);
+        globfree(&found);
     }
-    return false;
+    return is_found;
 }
 
 static void look_at_cache(doctor *d) {

@@ -108,9 +108,9 @@ typedef struct qn_driver_place {
 /** Lists where the drivers of hip:N and cuda:N are looked for, in the order of the search, up to
  *  one that is taken or cannot be loaded; places behind that one are not looked at. The search goes
  *  by QUERN_HIP_LIBRARY alone if it is set; else through the libraries that the process has, the
- *  folders lib of ROCM_PATH, HIP_PATH, /opt/rocm and /opt/rocm-*, TheRock's wheels beside quern's
- *  own, and the loader's path. For CUDA there are QUERN_CUDA_LIBRARY, the process, WSL's folder and
- *  the loader's path.
+ *  folders lib of ROCM_PATH, HIP_PATH, /opt/rocm and /opt/rocm-*, TheRock's wheels of the running
+ *  Python and beside quern's own, and the loader's path. For CUDA there are QUERN_CUDA_LIBRARY,
+ *  the process, WSL's folder and the loader's path.
  *
  *  places  null: only count is written; else an array, in whose first element the caller sets
  *          struct_size, for all elements

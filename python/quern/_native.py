@@ -88,6 +88,18 @@ def find(name):
                       "the package was not installed by pip")
 
 
+def _name_rocm_wheels():
+    """Tells the library where the running Python has TheRock's wheels, if that is not beside quern, where it looks by itself."""
+    spec = importlib.machinery.PathFinder.find_spec("_rocm_sdk_core")
+    if spec is None or not spec.submodule_search_locations or "QUERN_ROCM_WHEELS" in os.environ:
+        return
+    folder = os.path.dirname(os.path.realpath(list(spec.submodule_search_locations)[0]))
+    package = os.path.dirname(os.path.dirname(os.path.realpath(find("quern_ffi.so"))))
+    if folder != os.path.dirname(package):
+        os.environ["QUERN_ROCM_WHEELS"] = folder
+
+
+_name_rocm_wheels()
 tvm_ffi = _import_tvm_ffi()
 for _kind in (NotImplementedError, OSError, LookupError):
     tvm_ffi.register_error(_kind.__name__, _kind)

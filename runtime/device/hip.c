@@ -84,7 +84,7 @@ const qni_search *qni_hip_search(void) {
     static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so",
                                         nullptr};
     static char own[QNI_PATH_BYTES];
-    static qni_folder folders[6];
+    static qni_folder folders[7];
     static qni_search search;
     const qni_env *env = qni_env_get();
     if (!qni_own_folder(own, sizeof own))
@@ -93,7 +93,9 @@ const qni_search *qni_hip_search(void) {
                               {"HIP_PATH", env->hip_path, "/lib"},
                               {"/opt/rocm", "/opt/rocm", "/lib"},
                               {"/opt/rocm-*", "/opt", "/rocm-*/lib"},
-                              // TheRock's wheels, beside the one that this library came in
+                              // TheRock's wheels: the running Python's, which quern's package
+                              // names, and those beside the wheel that this library came in
+                              {"_rocm_sdk_*", env->rocm_wheels, "/_rocm_sdk_*/lib"},
                               {"_rocm_sdk_*", own, "/../../../_rocm_sdk_*/lib"},
                               {}};
     memcpy(folders, all, sizeof all);

@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,7 +41,12 @@ static bool visit_folder(const walk *w, const char *where, const char *folder) {
     return w->visit(w->context, where, path, 0);
 }
 
-/** Visits what a pattern stands for, the last name first: the newest version. */
+/** Orders names by the numbers in them, the highest first: rocm-7.10 before rocm-7.9. */
+static int newest_first(const void *a, const void *b) {
+    return strverscmp(*(char *const *)b, *(char *const *)a);
+}
+
+/** Visits what a pattern stands for, the newest version first. */
 static bool visit_pattern(const walk *w, const qni_folder *f) {
     char pattern[QNI_PATH_BYTES];
     glob_t found = {};
@@ -47,10 +54,11 @@ static bool visit_pattern(const walk *w, const qni_folder *f) {
     snprintf(pattern, sizeof pattern, "%s%s", f->base, f->pattern);
     if (!strchr(pattern, '*'))
         return visit_folder(w, f->where, pattern);
-    if (glob(pattern, 0, nullptr, &found) == 0)
-        for (size_t i = found.gl_pathc; i > 0 && !ends; i--)
-            ends = visit_folder(w, f->where, found.gl_pathv[i - 1]);
-    else
+    if (glob(pattern, 0, nullptr, &found) == 0) {
+        qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, newest_first);
+        for (size_t i = 0; i < found.gl_pathc && !ends; i++)
+            ends = visit_folder(w, f->where, found.gl_pathv[i]);
+    } else
         ends = visit_folder(w, f->where, pattern);
     globfree(&found);
     return ends;
@@ -67,6 +75,40 @@ static void walk_places(const walk *w) {
         ends = *f->base && visit_pattern(w, f);
     if (!ends)
         visit_names(w, "the loader's path", IN_LOADERS_PATH);
+}
+
+// ---- the drivers that were opened
+
+/** Where the search of a kind ended. Once loaded, a driver is also found in the process, by its
+ *  library's own name, so that a list has to know where it came from. */
+typedef struct origin {
+    const qni_search *search;
+    char where[48], path[QNI_PATH_BYTES];
+} origin;
+
+static origin origins[2]; // hip, cuda; those of null are not opened yet
+static pthread_mutex_t origins_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void remember(const qni_search *search, const char *where, const char *path) {
+    pthread_mutex_lock(&origins_lock);
+    origin *o = origins;
+    while (o->search && o->search != search)
+        o++;
+    o->search = search;
+    snprintf(o->where, sizeof o->where, "%s", where);
+    snprintf(o->path, sizeof o->path, "%s", path);
+    pthread_mutex_unlock(&origins_lock);
+}
+
+/** Returns what is known of a search; an origin without a search if it has not ended well. */
+static origin recall(const qni_search *search) {
+    origin found = {};
+    pthread_mutex_lock(&origins_lock);
+    for (size_t i = 0; i < sizeof origins / sizeof *origins; i++)
+        if (origins[i].search == search)
+            found = origins[i];
+    pthread_mutex_unlock(&origins_lock);
+    return found;
 }
 
 // ---- opening
@@ -88,6 +130,7 @@ static bool open_place(void *context, const char *where, const char *path, int f
     const int error = errno;
     if (o->handle) {
         snprintf(o->path, QNI_PATH_BYTES, "%s", path);
+        remember(o->search, where, path);
         return true;
     }
     const char *why = dlerror();
@@ -120,11 +163,15 @@ typedef struct listing {
     const qni_search *search;
     void (*visit)(void *context, const qn_driver_place *place);
     void *context;
+    origin origin;
     bool has_used; // the search would have ended
 } listing;
 
-/** Returns why a library cannot be loaded, or null. */
-static const char *load_fault(const char *path, int flags) {
+/** Returns why a library is not the one to take, or null. */
+static const char *load_fault(const listing *l, const char *where, const char *path, int flags) {
+    const origin *o = &l->origin;
+    if (flags == IN_PROCESS && o->search && (strcmp(o->where, where) || strcmp(o->path, path)))
+        return "not loaded"; // but by this library, from elsewhere
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | (flags == IN_PROCESS ? RTLD_NOLOAD : 0));
     const char *why = handle ? nullptr : dlerror();
     if (handle)
@@ -144,7 +191,7 @@ static bool list_place(void *context, const char *where, const char *path, int f
     } else if (l->has_used) {
         snprintf(place.found, sizeof place.found, "not looked at");
     } else {
-        const char *fault = load_fault(path, flags);
+        const char *fault = load_fault(l, where, path, flags);
         const bool is_absent = fault && flags && strncmp(fault, path, strlen(path)) == 0;
         place.is_used = !fault;
         l->has_used = !fault || (flags != IN_PROCESS && !is_absent);
@@ -160,7 +207,7 @@ static bool list_place(void *context, const char *where, const char *path, int f
 
 void qni_search_list(const qni_search *search,
                      void (*visit)(void *context, const qn_driver_place *place), void *context) {
-    listing l = {.search = search, .visit = visit, .context = context};
+    listing l = {.search = search, .visit = visit, .context = context, .origin = recall(search)};
     walk_places(&(walk){.search = search, .visit = list_place, .context = &l});
 }
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -226,6 +227,25 @@ static bool try_path_variable(search *s) {
     return false;
 }
 
+/** Tries ROCm's own clang: in its folder by variable, by its usual name, and by version. */
+static bool try_rocm(search *s) {
+    const qni_env *env = qni_env_get();
+    const char *const folders[] = {env->rocm_path, env->hip_path, "/opt/rocm"};
+    char path[512];
+    glob_t found = {};
+    bool is_found = false;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !is_found; i++)
+        is_found =
+            *folders[i] &&
+            snprintf(path, sizeof path, "%s/llvm/bin/clang", folders[i]) < (int)sizeof path &&
+            try_path(s, path);
+    if (!is_found && glob("/opt/rocm-*/llvm/bin/clang", 0, nullptr, &found) == 0)
+        for (size_t i = found.gl_pathc; i > 0 && !is_found; i--)
+            is_found = try_path(s, found.gl_pathv[i - 1]);
+    globfree(&found);
+    return is_found;
+}
+
 static bool search_all(search *s) {
     const char *chosen = qni_env_get()->clang;
     if (*chosen) {
@@ -235,7 +255,7 @@ static bool search_all(search *s) {
             note(s, "; QUERN_CLANG=%s is not a program", chosen);
         return false;
     }
-    return try_path_variable(s) || try_path(s, "/opt/rocm/llvm/bin/clang");
+    return try_path_variable(s) || try_rocm(s);
 }
 
 static qni_compiler compiler;
@@ -247,8 +267,8 @@ static void find_once(void) {
     if (!search_all(&s))
         snprintf(
             search_error, sizeof search_error,
-            "no clang %d or later%s (looked at QUERN_CLANG, PATH, /opt/rocm/llvm/bin); install "
-            "clang-%d and lld-%d, or set QUERN_CLANG",
+            "no clang %d or later%s (looked at QUERN_CLANG, PATH, and llvm/bin in ROCM_PATH, HIP_PATH, "
+            "/opt/rocm and /opt/rocm-*); install clang-%d and lld-%d, or set QUERN_CLANG",
             OLDEST_CLANG, s.tried, OLDEST_CLANG, OLDEST_CLANG);
 }
 
