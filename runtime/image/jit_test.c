@@ -314,6 +314,30 @@ static void test_other_compilers(void **) {
     remove_folder(p->top);
 }
 
+/** Without a clang in PATH, ROCm's own is taken where it is new enough. */
+static void test_clang_of_rocm(void **) {
+    char path[160], variable[160];
+    for (int i = 0; i < 2; i++) {
+        place *p = make_place("PATH=/nonexistent");
+        snprintf(variable, sizeof variable, "%s=%s", i ? "HIP_PATH" : "ROCM_PATH", p->top);
+        p->env[4] = variable;
+        snprintf(path, sizeof path, "%s/llvm", p->top);
+        assert_int_equal(mkdir(path, 0700), 0);
+        snprintf(path, sizeof path, "%s/llvm/bin", p->top);
+        assert_int_equal(mkdir(path, 0700), 0);
+        snprintf(path, sizeof path, "%s/llvm/bin/clang", p->top);
+        write_script(path, "#!/bin/sh\necho 'AMD clang version 20.0.0git'\n");
+        child_run(expect_failure,
+                  (const char *[]){"llvm/bin/clang is version 20", "ROCM_PATH, HIP_PATH", nullptr},
+                  p->env);
+        write_script(path, "#!/bin/sh\n"
+                           "case $1 in --version) echo 'AMD clang version 22.0.0git';; \n"
+                           "*) echo 'error: of ROCm' >&2; exit 3;; esac\n");
+        child_run(expect_failure, (const char *[]){"error: of ROCm", nullptr}, p->env);
+        remove_folder(p->top);
+    }
+}
+
 /** Returns the state of a process as ps shows it; 'X' if there is no such process. */
 static char state_of(int pid) {
     char path[64], state = 'X';
@@ -567,6 +591,7 @@ int main(void) {
         cmocka_unit_test(test_no_tmp),
         cmocka_unit_test(test_no_clang),
         cmocka_unit_test(test_other_compilers),
+        cmocka_unit_test(test_clang_of_rocm),
         cmocka_unit_test(test_forbidden),
         cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_rebuild),
