@@ -8,10 +8,6 @@
 
 #include <stdlib.h>
 
-static bool is_function(hipFunction_t f) {
-    return f && f->magic == SIM_FUNCTION_MAGIC;
-}
-
 static uint64_t count_groups(const sim_launch *l) {
     return (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
 }
@@ -34,7 +30,7 @@ static uint64_t count_items(const sim_launch *l) {
 }
 
 hipError_t sim_hip_cooperative(hipStream_t handle, sim_launch *l) {
-    if (!is_function(l->function))
+    if (!sim_hip_is_function(l->function))
         return hipErrorInvalidHandle;
     if (!fits(l))
         return hipErrorCooperativeLaunchTooLarge;
@@ -47,7 +43,7 @@ static hipError_t launch_kernel(const void *kernel, dim3 g, dim3 b, void **args,
                                 hipStream_t handle) {
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return hipErrorInvalidHandle;
+        return hipErrorContextIsDestroyed;
     sim_launch l = {.grid = {g.x, g.y, g.z},
                     .block = {b.x, b.y, b.z},
                     .dynamic_lds = dynamic_lds,
@@ -95,7 +91,7 @@ static hipError_t check_parts(const part *parts, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         const sim_stream *a = parts[i].stream ? sim_hip_stream(parts[i].stream) : nullptr;
         if (!a)
-            return hipErrorInvalidHandle;
+            return hipErrorContextIsDestroyed;
         for (unsigned k = 0; k < i; k++)
             if (sim_hip_stream(parts[k].stream)->device == a->device)
                 return hipErrorInvalidDevice;
@@ -123,12 +119,52 @@ static hipError_t share(sim_shared_grids **out, unsigned count) {
     return hipSuccess;
 }
 
+/** Returns the error of a device that has failed, if one of the streams' has. */
+static hipError_t find_failure(sim_stream *const *streams, unsigned count) {
+    hipError_t error = hipSuccess;
+    pthread_mutex_lock(&sim_hip.lock);
+    for (unsigned i = 0; error == hipSuccess && i < count; i++)
+        error = streams[i]->device->error;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
+/** Queues all parts or, if one of them cannot be, none: the others would wait for it for ever. */
+static hipError_t queue_parts(part *parts, unsigned count, sim_grids *grids) {
+    sim_stream *streams[SIM_MAX_DEVICES];
+    sim_op *ops[SIM_MAX_DEVICES];
+    unsigned made = 0;
+    hipError_t error = hipSuccess;
+    while (error == hipSuccess && made < count) {
+        part *p = &parts[made];
+        streams[made] = sim_hip_stream(p->stream);
+        p->launch.grids = grids;
+        error = streams[made] ? sim_hip_launch_op(&ops[made], streams[made]->device, &p->launch)
+                              : hipErrorContextIsDestroyed;
+        made += error == hipSuccess;
+        if (grids) {
+            grids->index++;
+            grids->first_item += count_items(&p->launch);
+        }
+    }
+    error = error == hipSuccess ? find_failure(streams, count) : error;
+    for (unsigned i = 0; i < made; i++)
+        if (error == hipSuccess)
+            error = sim_hip_queue(streams[i], ops[i], nullptr);
+        else
+            sim_hip_drop(streams[i], ops[i]);
+    pthread_mutex_lock(&sim_hip.lock);
+    sim_hip_release_grids(grids ? grids->shared : nullptr, count - made);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
 /** Launches all parts; if all wait for each other, each fits its device. */
 static hipError_t launch_parts(part *parts, unsigned count, bool is_cooperative) {
     hipError_t error = check_parts(parts, count);
     sim_grids grids = {.count = count};
     for (unsigned i = 0; error == hipSuccess && i < count; i++) {
-        if (is_cooperative && !is_function(parts[i].launch.function))
+        if (is_cooperative && !sim_hip_is_function(parts[i].launch.function))
             error = hipErrorInvalidHandle;
         else if (is_cooperative && !fits(&parts[i].launch))
             error = hipErrorCooperativeLaunchTooLarge;
@@ -139,13 +175,7 @@ static hipError_t launch_parts(part *parts, unsigned count, bool is_cooperative)
     if (error != hipSuccess)
         return error;
     settle(parts, count);
-    for (unsigned i = 0; error == hipSuccess && i < count; i++) {
-        parts[i].launch.grids = is_cooperative ? &grids : nullptr;
-        error = sim_hip_queue_launch(parts[i].stream, &parts[i].launch);
-        grids.index++;
-        grids.first_item += count_items(&parts[i].launch);
-    }
-    return error;
+    return queue_parts(parts, count, is_cooperative ? &grids : nullptr);
 }
 
 static hipError_t launch_kernels(const hipLaunchParams *list, int count, unsigned flags,
@@ -159,7 +189,7 @@ static hipError_t launch_kernels(const hipLaunchParams *list, int count, unsigne
         const hipLaunchParams *p = &list[i];
         const sim_stream *stream = p->stream ? sim_hip_stream(p->stream) : nullptr;
         if (!stream)
-            return sim_hip_result(hipErrorInvalidHandle);
+            return sim_hip_result(hipErrorContextIsDestroyed);
         parts[i] = (part){{.grid = {p->gridDim.x, p->gridDim.y, p->gridDim.z},
                            .block = {p->blockDim.x, p->blockDim.y, p->blockDim.z},
                            .dynamic_lds = p->sharedMem,

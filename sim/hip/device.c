@@ -70,6 +70,7 @@ static void after_fork_in_child(void) {
     sim_pool_shutdown();
     sim_look_finish();
     sim_disassemble_shutdown();
+    sim_graphs_free_all(); // before the modules, whose code graphs have
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         sim_hip_forget_registered(&sim_hip.devices[i]);
         sim_hip_unload_modules(&sim_hip.devices[i]);
@@ -77,7 +78,6 @@ static void after_fork_in_child(void) {
         sim_schedule_deinit(&sim_hip.devices[i].schedule);
     }
     sim_hip.num_devices = 0;
-    sim_graphs_free_all();
     sim_blocks_reset(nullptr);
     sim_arrays_free_all();
     sim_managed_forget(0);

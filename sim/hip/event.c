@@ -84,28 +84,53 @@ static hipError_t run_wait(sim_stream *stream, sim_op *op) {
 }
 
 bool sim_hip_is_event(hipEvent_t event) {
-    return event && (uintptr_t)event % alignof(struct sim_event) == 0 &&
-           event->magic == SIM_EVENT_MAGIC;
+    return event && sim_handle_is(SIM_HANDLE_EVENT, event);
 }
 
-/** Makes an operation on an event, which the operation keeps alive; null without memory. */
-static event_op *new_op(hipEvent_t event, hipError_t (*run)(sim_stream *, sim_op *),
-                        void (*destroy)(sim_op *)) {
-    event_op *op = calloc(1, sizeof *op);
-    if (op) {
-        *op = (event_op){{.run = run, .destroy = destroy, .is_marker = true}, event, 0, nullptr};
-        pthread_mutex_lock(&sim_hip.lock);
+hipEvent_t sim_event_take(hipEvent_t handle) {
+    pthread_mutex_lock(&sim_hip.lock);
+    hipEvent_t event = sim_hip_is_event(handle) ? handle : nullptr;
+    if (event)
         event->references++;
-        pthread_mutex_unlock(&sim_hip.lock);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return event;
+}
+
+static void give_back(hipEvent_t event) {
+    pthread_mutex_lock(&sim_hip.lock);
+    release(event);
+    pthread_mutex_unlock(&sim_hip.lock);
+}
+
+hipError_t sim_event_give(hipEvent_t event, hipError_t error) {
+    if (event)
+        give_back(event);
+    return sim_hip_result(error);
+}
+
+/** Makes an operation on an event, which the operation keeps alive. Errors: hipErrorInvalidHandle
+ *  if it is no event, hipErrorOutOfMemory. */
+static hipError_t new_op(event_op **out, hipEvent_t handle,
+                         hipError_t (*run)(sim_stream *, sim_op *), void (*destroy)(sim_op *)) {
+    hipEvent_t event = sim_event_take(handle);
+    if (!event)
+        return hipErrorInvalidHandle;
+    event_op *op = calloc(1, sizeof *op);
+    if (!op) {
+        give_back(event);
+        return hipErrorOutOfMemory;
     }
-    return op;
+    *op = (event_op){{.run = run, .destroy = destroy, .is_marker = true}, event, 0, nullptr};
+    *out = op;
+    return hipSuccess;
 }
 
 hipError_t sim_event_create(hipEvent_t *out, unsigned flags) {
     hipEvent_t event = calloc(1, sizeof *event);
-    if (!event)
+    if (!event || !sim_handle_add(SIM_HANDLE_EVENT, event)) {
+        free(event);
         return hipErrorOutOfMemory;
-    event->magic = SIM_EVENT_MAGIC;
+    }
     event->flags = flags;
     event->references = 1;
     event->device = sim_hip_device();
@@ -134,35 +159,32 @@ hipError_t hipEventCreate(hipEvent_t *out) {
 
 hipError_t hipEventDestroy(hipEvent_t event) {
     SIM_HIP_START();
-    if (!sim_hip_is_event(event))
-        return sim_hip_result(hipErrorInvalidHandle);
-    pthread_mutex_lock(&sim_hip.lock);
-    event->magic = 0;
-    release(event);
-    pthread_mutex_unlock(&sim_hip.lock);
+    if (!event || !sim_handle_remove(SIM_HANDLE_EVENT, event)) // as AMD's runtime has it
+        return sim_hip_result(event ? hipErrorContextIsDestroyed : hipErrorInvalidHandle);
+    give_back(event);
     return hipSuccess;
 }
 
-hipError_t hipEventRecord(hipEvent_t event, hipStream_t handle) {
+hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {
     SIM_HIP_START();
-    sim_stream *stream = sim_hip_stream(handle);
-    if (!sim_hip_is_event(event) || !stream || event->device != stream->device)
-        return sim_hip_result(hipErrorInvalidHandle);
-    if (stream->capture) {
-        pthread_mutex_lock(&sim_hip.lock);
-        hipError_t error = sim_capture_record(stream, event);
-        pthread_mutex_unlock(&sim_hip.lock);
-        return sim_hip_result(error);
-    }
-    return sim_hip_result(sim_hip_record(event, stream));
+    sim_stream *stream = sim_hip_stream(stream_handle);
+    hipEvent_t event = sim_event_take(handle);
+    if (!event || !stream || event->device != stream->device)
+        return sim_event_give(event, stream ? hipErrorInvalidHandle : hipErrorContextIsDestroyed);
+    pthread_mutex_lock(&sim_hip.lock);
+    const bool is_captured = stream->capture;
+    hipError_t error = is_captured ? sim_capture_record(stream, event) : hipSuccess;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_event_give(event, is_captured ? error : sim_hip_record(event, stream));
 }
 
 hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream) {
     sim_moment *moment = sim_moment_create();
-    event_op *op = moment ? new_op(event, run_record, pass_event) : nullptr;
-    if (!op) {
+    event_op *op;
+    hipError_t error = moment ? new_op(&op, event, run_record, pass_event) : hipErrorOutOfMemory;
+    if (error != hipSuccess) {
         free(moment);
-        return hipErrorOutOfMemory;
+        return error;
     }
     op->moment = moment;
     pthread_mutex_lock(&sim_hip.lock);
@@ -180,26 +202,25 @@ hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigne
     return hipEventRecord(event, stream);
 }
 
-hipError_t hipStreamWaitEvent(hipStream_t handle, hipEvent_t event, unsigned flags) {
+hipError_t hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t handle, unsigned flags) {
     SIM_HIP_START();
-    sim_stream *stream = sim_hip_stream(handle);
-    if (!sim_hip_is_event(event) || !stream)
-        return sim_hip_result(hipErrorInvalidHandle);
-    if (flags)
-        return sim_hip_result(hipErrorInvalidValue);
+    sim_stream *stream = sim_hip_stream(stream_handle);
+    hipEvent_t event = sim_event_take(handle);
+    if (!event || !stream || flags)
+        return sim_event_give(event,
+                              event && stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
     pthread_mutex_lock(&sim_hip.lock);
     const bool is_captured = stream->capture || sim_capture_of(event);
     hipError_t error = is_captured ? sim_capture_wait(stream, event) : hipSuccess;
     pthread_mutex_unlock(&sim_hip.lock);
-    if (is_captured)
-        return sim_hip_result(error);
-    return sim_hip_result(sim_hip_await(stream, event));
+    return sim_event_give(event, is_captured ? error : sim_hip_await(stream, event));
 }
 
 hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event) {
-    event_op *op = new_op(event, run_wait, release_event);
-    if (!op)
-        return hipErrorOutOfMemory;
+    event_op *op;
+    hipError_t error = new_op(&op, event, run_wait, release_event);
+    if (error != hipSuccess)
+        return error;
     pthread_mutex_lock(&sim_hip.lock);
     op->count = event->counts->recorded;
     op->moment = sim_moment_keep(event->moment);
@@ -207,52 +228,54 @@ hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event) {
     return sim_hip_queue(stream, &op->op, nullptr);
 }
 
-static bool is_captured(hipEvent_t event) {
+/** Takes the lock, and a reference to an event that no graph captures; without them, says why. */
+static hipError_t enter(hipEvent_t handle) {
     pthread_mutex_lock(&sim_hip.lock);
-    const bool is_captured = sim_capture_of(event);
+    hipError_t error = !sim_hip_is_event(handle) ? hipErrorInvalidHandle
+                       : sim_capture_of(handle)  ? hipErrorCapturedEvent
+                                                 : hipSuccess;
+    if (error == hipSuccess)
+        handle->references++;
+    else
+        pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
+static hipError_t leave(hipEvent_t event, hipError_t error) {
+    release(event);
     pthread_mutex_unlock(&sim_hip.lock);
-    return is_captured;
+    return sim_hip_result(error);
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
     SIM_HIP_START();
-    if (!sim_hip_is_event(event))
-        return sim_hip_result(hipErrorInvalidHandle);
-    if (is_captured(event))
-        return sim_hip_result(hipErrorCapturedEvent);
-    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = enter(event);
+    if (error != hipSuccess)
+        return sim_hip_result(error);
     sim_device *device = event->device;
     sim_moment *moment = sim_moment_keep(event->moment);
     wait_for(event, event->counts->recorded);
     sim_hip_time_waited(device, moment);
     sim_moment_release(moment);
-    hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : device->error;
-    pthread_mutex_unlock(&sim_hip.lock);
-    return sim_hip_result(error);
+    return leave(event, sim_hip.is_stopping ? hipErrorDeinitialized : device->error);
 }
 
 hipError_t hipEventQuery(hipEvent_t event) {
     SIM_HIP_START();
-    if (!sim_hip_is_event(event))
-        return sim_hip_result(hipErrorInvalidHandle);
-    if (is_captured(event))
-        return sim_hip_result(hipErrorCapturedEvent);
-    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = enter(event);
+    if (error != hipSuccess)
+        return sim_hip_result(error);
     const bool is_passed = event->counts->passed >= event->counts->recorded;
     if (is_passed)
         sim_hip_time_waited(event->device, event->moment);
-    pthread_mutex_unlock(&sim_hip.lock);
-    return is_passed ? hipSuccess : hipErrorNotReady;
+    return leave(event, is_passed ? hipSuccess : hipErrorNotReady);
 }
 
-hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
-    SIM_HIP_START();
-    if (!ms)
-        return sim_hip_result(hipErrorInvalidValue);
-    if (!sim_hip_is_event(start) || !sim_hip_is_event(stop) || start->device != stop->device ||
-        !start->counts->recorded || !stop->counts->recorded ||
+/** Computes the time between two records. The events are there. */
+static hipError_t elapsed(float *ms, hipEvent_t start, hipEvent_t stop) {
+    if (start->device != stop->device || !start->counts->recorded || !stop->counts->recorded ||
         (start->flags | stop->flags) & hipEventDisableTiming) {
-        return sim_hip_result(hipErrorInvalidHandle);
+        return hipErrorInvalidHandle;
     }
     if (hipEventQuery(start) != hipSuccess || hipEventQuery(stop) != hipSuccess)
         return hipErrorNotReady;
@@ -264,5 +287,15 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
     pthread_mutex_unlock(&sim_hip.lock);
     if (error == hipSuccess)
         *ms = (float)((double)ns * 1e-6);
-    return sim_hip_result(error);
+    return error;
+}
+
+hipError_t hipEventElapsedTime(float *ms, hipEvent_t start_handle, hipEvent_t stop_handle) {
+    SIM_HIP_START();
+    if (!ms)
+        return sim_hip_result(hipErrorInvalidValue);
+    hipEvent_t start = sim_event_take(start_handle), stop = sim_event_take(stop_handle);
+    hipError_t error = start && stop ? elapsed(ms, start, stop) : hipErrorInvalidHandle;
+    sim_event_give(start, hipSuccess);
+    return sim_event_give(stop, error);
 }

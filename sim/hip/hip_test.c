@@ -310,8 +310,8 @@ static void test_launch_checks(void **state) {
     hipStream_t stream;
     OK(hip.hipStreamCreate(&stream));
     OK(hip.hipStreamDestroy(stream));
-    assert_int_equal(hip.hipStreamDestroy(stream), hipErrorInvalidHandle);
-    assert_int_equal(launch(f, 1, 1, stream, params, 16), hipErrorInvalidHandle);
+    assert_int_equal(hip.hipStreamDestroy(stream), hipErrorContextIsDestroyed);
+    assert_int_equal(launch(f, 1, 1, stream, params, 16), hipErrorContextIsDestroyed);
     hip.hipGetLastError();
 }
 

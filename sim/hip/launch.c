@@ -309,12 +309,15 @@ static hipError_t check_modelled(const sim_device *device, bool is_cooperative) 
     return hipErrorNotSupported;
 }
 
+void sim_hip_release_grids(sim_shared_grids *shared, unsigned count) {
+    if (!shared || (shared->references -= count))
+        return;
+    sim_memory_retire(sim_hip.memory, shared->barrier);
+    free(shared);
+}
+
 static void destroy_launch(sim_op *op) {
-    sim_shared_grids *shared = ((launch_op *)op)->grids.shared;
-    if (shared && --shared->references == 0) {
-        sim_memory_retire(sim_hip.memory, shared->barrier);
-        free(shared);
-    }
+    sim_hip_release_grids(((launch_op *)op)->grids.shared, 1);
 }
 
 void sim_hip_number_launch(sim_op *op) {
@@ -330,13 +333,19 @@ uint8_t *sim_hip_launch_args(sim_op *op) {
     return ((launch_op *)op)->args;
 }
 
-static bool is_function(hipFunction_t f) {
-    return f && f->magic == SIM_FUNCTION_MAGIC;
+/** Notes that an operation has a function's code. Returns the module; null if the handle is no
+ *  function's. */
+static struct sim_module *take_module(hipFunction_t f) {
+    pthread_mutex_lock(&sim_hip.lock);
+    struct sim_module *module = sim_hip_is_function(f) ? f->module : nullptr;
+    if (module)
+        atomic_fetch_add(&module->num_ops, 1);
+    pthread_mutex_unlock(&sim_hip.lock);
+    return module;
 }
 
-hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_launch *l) {
-    if (!is_function(l->function) || device != l->function->module->device)
-        return hipErrorInvalidHandle;
+/** Makes the operation of a launch on the device of the kernel's module. */
+static hipError_t make_op(sim_op **out, const sim_device *device, const sim_launch *l) {
     const sim_kernel *kernel = l->function->kernel;
     hipError_t error = check_modelled(device, l->grids);
     if (error == hipSuccess)
@@ -367,15 +376,27 @@ hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_l
         op->dispatch.is_cooperative = true;
         op->op.destroy = destroy_launch;
     }
+    op->op.module = l->function->module;
     *out = &op->op;
     return hipSuccess;
+}
+
+hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_launch *l) {
+    struct sim_module *module = take_module(l->function);
+    if (!module)
+        return hipErrorInvalidHandle;
+    hipError_t error = device && device != module->device ? hipErrorInvalidHandle
+                                                          : make_op(out, module->device, l);
+    if (error != hipSuccess)
+        atomic_fetch_sub(&module->num_ops, 1);
+    return error;
 }
 
 hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch) {
     sim_stream *stream = sim_hip_stream(handle);
     sim_op *op;
     if (!stream)
-        return hipErrorInvalidHandle;
+        return hipErrorContextIsDestroyed;
     hipError_t error = sim_hip_launch_op(&op, stream->device, launch);
     if (error != hipSuccess)
         return error;

@@ -50,7 +50,7 @@ hipError_t hipExtLaunchKernel(const void *kernel, dim3 g, dim3 b, void **args, s
     const uint32_t grid[3] = {g.x, g.y, g.z}, block[3] = {b.x, b.y, b.z};
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream || flags < 0 || flags > 1)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     hipFunction_t f;
     hipError_t error = sim_hip_registered(&f, kernel, stream->device);
     return sim_hip_result(error == hipSuccess ? launch_between(f, grid, block, dynamic_lds, handle,
@@ -61,7 +61,7 @@ hipError_t hipExtLaunchKernel(const void *kernel, dim3 g, dim3 b, void **args, s
 // ---- names
 
 const char *hipKernelNameRef(hipFunction_t f) {
-    return f && f->magic == SIM_FUNCTION_MAGIC ? f->kernel->name : nullptr;
+    return sim_hip_is_function(f) ? f->kernel->name : nullptr;
 }
 
 const char *hipKernelNameRefByPtr(const void *kernel, hipStream_t handle) {

@@ -8,14 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_module(hipModule_t module) {
-    bool found = false;
-    pthread_mutex_lock(&sim_hip.lock);
+// Those that the program has unloaded while operations still had their code, such as graphs'. The
+// runtime's lock guards the list.
+static hipModule_t unloaded;
+
+/** Returns the place of a module in its device's list; null if the handle is no module's. The lock
+ *  is held. */
+static hipModule_t *place_of(hipModule_t module) {
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
-        for (hipModule_t m = sim_hip.devices[i].modules; m && !found; m = m->next)
-            found = m == module;
+        for (hipModule_t *at = &sim_hip.devices[i].modules; *at; at = &(*at)->next)
+            if (*at == module)
+                return at;
+    return nullptr;
+}
+
+/** Takes the lock for a module. Returns false, without the lock, if the handle is no module's. */
+static bool enter(hipModule_t module) {
+    pthread_mutex_lock(&sim_hip.lock);
+    if (place_of(module))
+        return true;
     pthread_mutex_unlock(&sim_hip.lock);
-    return found;
+    return false;
+}
+
+/** Gives the lock back, and the result to the program. */
+static hipError_t leave(hipError_t error) {
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(error);
 }
 
 static hipError_t error_of(sim_object_status status) {
@@ -129,88 +148,129 @@ hipError_t hipModuleLoad(hipModule_t *out, const char *path) {
 static void free_module(hipModule_t module) {
     for (hipFunction_t f = module->functions, next; f; f = next) {
         next = f->next;
-        f->magic = 0;
         free(f);
     }
     sim_object_unload(module->object);
     free(module);
 }
 
+/** Ends a module's handle and its functions'. The lock is held. */
+static void retire(hipModule_t *at) {
+    hipModule_t module = *at;
+    *at = module->next;
+    for (hipFunction_t f = module->functions; f; f = f->next)
+        sim_handle_remove(SIM_HANDLE_FUNCTION, f);
+    module->next = unloaded;
+    unloaded = module;
+}
+
+/** Frees the unloaded modules whose code no operation has any more. */
+static void sweep(void) {
+    hipModule_t unused = nullptr;
+    pthread_mutex_lock(&sim_hip.lock);
+    for (hipModule_t *at = &unloaded, module; (module = *at);) {
+        if (atomic_load(&module->num_ops)) {
+            at = &module->next;
+            continue;
+        }
+        *at = module->next;
+        module->next = unused;
+        unused = module;
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    for (hipModule_t next; unused; unused = next) {
+        next = unused->next;
+        free_module(unused);
+    }
+}
+
 hipError_t hipModuleUnload(hipModule_t module) {
     SIM_HIP_START();
-    if (!is_module(module))
+    if (!enter(module))
         return sim_hip_result(hipErrorInvalidHandle);
-    sim_hip_drain(module->device); // the module's kernels may still be queued
-    pthread_mutex_lock(&sim_hip.lock);
-    hipModule_t *at = &module->device->modules;
-    while (*at != module)
-        at = &(*at)->next;
-    *at = module->next;
+    sim_device *device = module->device;
+    retire(place_of(module));
     pthread_mutex_unlock(&sim_hip.lock);
-    free_module(module);
+    sim_hip_drain(device); // the module's kernels may still be queued
+    sweep();
     return hipSuccess;
 }
 
 void sim_hip_unload_modules(sim_device *device) {
     pthread_mutex_lock(&sim_hip.lock);
-    hipModule_t modules = device->modules;
-    device->modules = nullptr;
+    while (device->modules)
+        retire(&device->modules);
     pthread_mutex_unlock(&sim_hip.lock);
-    for (hipModule_t next; modules; modules = next) {
-        next = modules->next;
-        free_module(modules);
-    }
+    sweep();
 }
 
-hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name) {
+bool sim_hip_is_function(hipFunction_t function) {
+    return function && sim_handle_is(SIM_HANDLE_FUNCTION, function);
+}
+
+/** Makes a kernel's handle; null without memory. The lock is held. */
+static hipFunction_t new_function(hipModule_t module, const sim_kernel *kernel) {
+    hipFunction_t f = calloc(1, sizeof *f);
+    if (!f || !sim_handle_add(SIM_HANDLE_FUNCTION, f)) {
+        free(f);
+        return nullptr;
+    }
+    *f = (struct sim_function){module, kernel, module->functions};
+    module->functions = f;
+    return f;
+}
+
+/** Finds or makes the handle of a module's kernel. The lock is held. */
+static hipError_t function_of(hipFunction_t *out, hipModule_t module, const char *name) {
     const sim_kernel *kernel = sim_object_kernel(module->object, name);
-    if (!kernel)
-        return hipErrorNotFound;
-    pthread_mutex_lock(&sim_hip.lock);
     hipFunction_t f = module->functions;
     while (f && f->kernel != kernel)
         f = f->next;
-    if (!f && (f = calloc(1, sizeof *f))) {
-        *f = (struct sim_function){SIM_FUNCTION_MAGIC, module, kernel, module->functions};
-        module->functions = f;
-    }
+    f = kernel && !f ? new_function(module, kernel) : f;
+    if (f)
+        *out = f;
+    return f ? hipSuccess : kernel ? hipErrorOutOfMemory : hipErrorNotFound;
+}
+
+hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name) {
+    pthread_mutex_lock(&sim_hip.lock);
+    hipError_t error = function_of(out, module, name);
     pthread_mutex_unlock(&sim_hip.lock);
-    *out = f;
-    return f ? hipSuccess : hipErrorOutOfMemory;
+    return error;
 }
 
 hipError_t hipModuleGetFunction(hipFunction_t *out, hipModule_t module, const char *name) {
     SIM_HIP_START();
-    if (!out || !name || !is_module(module))
+    if (!out || !name || !enter(module))
         return sim_hip_result(out && name ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    return sim_hip_result(sim_hip_function(out, module, name));
+    return leave(function_of(out, module, name));
 }
 
 hipError_t hipModuleGetFunctionCount(unsigned *count, hipModule_t module) {
     SIM_HIP_START();
-    if (!count || !is_module(module))
+    if (!count || !enter(module))
         return sim_hip_result(count ? hipErrorInvalidHandle : hipErrorInvalidValue);
     *count = (unsigned)sim_object_num_kernels(module->object);
-    return hipSuccess;
+    return leave(hipSuccess);
 }
 
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t module,
                               const char *name) {
     SIM_HIP_START();
-    if (!name || !is_module(module))
+    if (!name || !enter(module))
         return sim_hip_result(name ? hipErrorInvalidHandle : hipErrorInvalidValue);
     uint64_t addr, size;
     if (!sim_object_global(module->object, name, &addr, &size))
-        return sim_hip_result(hipErrorNotFound);
+        return leave(hipErrorNotFound);
     if (out)
         *out = (void *)addr;
     if (bytes)
         *bytes = size;
-    return hipSuccess;
+    return leave(hipSuccess);
 }
 
 char quernsim_evidence(hipFunction_t function, char *names, size_t bytes) {
-    if (!function || function->magic != SIM_FUNCTION_MAGIC || !names || !bytes)
+    if (!sim_hip_is_function(function) || !names || !bytes)
         return 0;
     return sim_kernel_evidence(sim_object_text(function->module->object), function->kernel, names,
                                bytes);
@@ -219,7 +279,7 @@ char quernsim_evidence(hipFunction_t function, char *names, size_t bytes) {
 hipError_t hipFuncGetAttribute(int *value, hipFunction_attribute attribute,
                                hipFunction_t function) {
     SIM_HIP_START();
-    if (!value || !function || function->magic != SIM_FUNCTION_MAGIC)
+    if (!value || !sim_hip_is_function(function))
         return sim_hip_result(value ? hipErrorInvalidHandle : hipErrorInvalidValue);
     const sim_kernel *k = function->kernel;
     const sim_chip *c = function->module->device->chip;

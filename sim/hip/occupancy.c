@@ -47,17 +47,14 @@ static hipError_t best_block(int *grid, int *block, hipFunction_t f, size_t dyna
 
 // ---- by a module's function
 
-static bool is_function(hipFunction_t f) {
-    return f && f->magic == SIM_FUNCTION_MAGIC;
-}
-
 hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *groups, hipFunction_t f,
                                                                        int block,
                                                                        size_t dynamic_lds,
                                                                        unsigned flags) {
     SIM_HIP_START();
-    return sim_hip_result(is_function(f) ? active_groups(groups, f, block, dynamic_lds, flags)
-                                         : hipErrorInvalidValue);
+    return sim_hip_result(sim_hip_is_function(f)
+                              ? active_groups(groups, f, block, dynamic_lds, flags)
+                              : hipErrorInvalidValue);
 }
 
 hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int *groups, hipFunction_t f,
@@ -70,8 +67,9 @@ hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *bloc
                                                             size_t dynamic_lds, int limit,
                                                             unsigned flags) {
     SIM_HIP_START();
-    return sim_hip_result(is_function(f) ? best_block(grid, block, f, dynamic_lds, limit, flags)
-                                         : hipErrorInvalidValue);
+    return sim_hip_result(sim_hip_is_function(f)
+                              ? best_block(grid, block, f, dynamic_lds, limit, flags)
+                              : hipErrorInvalidValue);
 }
 
 hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *grid, int *block, hipFunction_t f,

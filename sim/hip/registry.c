@@ -303,7 +303,7 @@ static hipError_t launch(const void *kernel, dim3 g, dim3 b, void **args, size_t
                          hipStream_t handle, bool is_cooperative) {
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return hipErrorInvalidHandle;
+        return hipErrorContextIsDestroyed;
     sim_launch l = {.grid = {g.x, g.y, g.z},
                     .block = {b.x, b.y, b.z},
                     .dynamic_lds = dynamic_lds,

@@ -44,6 +44,7 @@ struct sim_op {
     sim_dependency *dependencies;
     size_t num_dependencies;
     sim_op_kind kind;
+    struct sim_module *module; // whose code it runs, counted there; null: none
     // If time is modelled: the last moment for which the program had waited; a launch's end.
     sim_moment *host, *end;
 };
@@ -84,7 +85,6 @@ typedef struct sim_event_counts {
 } sim_event_counts;
 
 struct sim_event {
-    uint64_t magic;
     unsigned flags, references;
     sim_device *device; // device that was current when the event was made
     uint64_t ns;        // when the stream last came to it
@@ -96,7 +96,6 @@ struct sim_event {
 };
 
 struct sim_function {
-    uint64_t magic;
     struct sim_module *module;
     const sim_kernel *kernel;
     struct sim_function *next; // of the module
@@ -106,7 +105,8 @@ struct sim_module {
     sim_device *device;
     sim_object *object;
     struct sim_function *functions;
-    struct sim_module *next; // of the device
+    atomic_uint num_ops;     // that run its code, of streams and graphs
+    struct sim_module *next; // of the device, or of those that were unloaded
 };
 
 struct sim_device {
@@ -142,8 +142,6 @@ typedef struct sim_runtime {
 extern sim_runtime sim_hip;
 
 enum { SIM_GREATEST_PRIORITY = -1, SIM_LEAST_PRIORITY = 1 }; // of streams, as in AMD's runtime
-constexpr uint64_t SIM_EVENT_MAGIC = UINT64_C(0x746e657665737173);
-constexpr uint64_t SIM_FUNCTION_MAGIC = UINT64_C(0x6e6f697463667173);
 
 enum { SIM_UUID_BYTES = 17 };
 /** Writes a device's UUID, 16 hexadecimal digits, as ROCm's tools show it behind "GPU-".
@@ -165,8 +163,14 @@ hipError_t sim_hip_unsupported(const char *call);
 /** Writes "quernsim: CALL: …" to standard error. (error.c) */
 [[gnu::format(printf, 2, 3)]] void sim_hip_report(const char *call, const char *format, ...);
 
-/** Records an event in a stream that does not capture; waits for its last record. (event.c) */
 bool sim_hip_is_event(hipEvent_t event);
+/** Takes a reference to an event, which another thread may destroy meanwhile. Returns null if the
+ *  handle is no event's. (event.c) */
+hipEvent_t sim_event_take(hipEvent_t handle);
+/** Ends a call for an event, which may be null, with the call's result. */
+hipError_t sim_event_give(hipEvent_t event, hipError_t error);
+/** Records an event in a stream that does not capture; sim_hip_await waits for its last record.
+ *  Errors: hipErrorInvalidHandle if it is no event. */
 hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream);
 /** Makes an event. (event.c) */
 hipError_t sim_event_create(hipEvent_t *out, unsigned flags);
@@ -191,6 +195,9 @@ void sim_capture_drop(sim_stream *stream);
 void sim_captures_drop_all(void);
 /** Returns the error of a call that waits for all streams; all captures are then invalid. */
 hipError_t sim_capture_refuse_all(void);
+/** Returns the error of a call that allocates, frees or registers memory, if a capture forbids it
+ *  to this thread; the captures are then invalid. Takes the lock. */
+hipError_t sim_capture_forbids(void);
 /** Forgets what an event stands for. */
 void sim_capture_forget(hipEvent_t event);
 /** Returns the error of a call that waits for a stream, or uses the default stream, while a graph
@@ -218,6 +225,8 @@ sim_stream *sim_hip_stream(hipStream_t handle);
 /** Queues an operation, which the stream then owns. On failure the operation is destroyed. *ticket
  *  is for sim_hip_wait; `ticket` may be null. */
 hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket);
+/** Destroys an operation that is not queued. */
+void sim_hip_drop(sim_stream *stream, sim_op *op);
 /** Runs an operation in the caller's thread, for a call that has to wait for it anyway, if nothing
  *  that is queued has to come before it. Returns false if the operation has to be queued. */
 bool sim_hip_run_here(sim_stream *stream, sim_op *op, hipError_t *error);
@@ -277,13 +286,18 @@ void sim_hip_unload_modules(sim_device *device);
  *  standard error. */
 hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void *image,
                                size_t bytes, const char *what);
-/** Finds a module's kernel. Errors: hipErrorNotFound, hipErrorOutOfMemory. */
+/** Finds the kernel of a module that stays loaded meanwhile. Errors: hipErrorNotFound,
+ *  hipErrorOutOfMemory. */
 hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name);
+bool sim_hip_is_function(hipFunction_t function);
 /** The barrier of grids that wait for each other. The runtime's lock guards `references`. */
 typedef struct sim_shared_grids {
     uint64_t barrier; // guest memory
     unsigned references;
 } sim_shared_grids;
+
+/** Releases references, with the lock held; null: none. (launch.c) */
+void sim_hip_release_grids(sim_shared_grids *shared, unsigned count);
 
 /** A cooperative launch's place among the grids that wait for each other; items are work-items. */
 typedef struct sim_grids {
@@ -302,7 +316,8 @@ typedef struct sim_launch {
     const void *host;       // by which the program knows the kernel; null: by the function
 } sim_launch;
 
-/** Checks a launch and makes the operation, which the caller owns. (launch.c) */
+/** Checks a launch and makes the operation, which the caller owns; for the function's device if
+ *  `device` is null. (launch.c) */
 hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_launch *launch);
 /** Gives an operation that is a launch its number among the device's. */
 void sim_hip_number_launch(sim_op *op);
@@ -375,7 +390,7 @@ typedef struct sim_box {
     const uint8_t *src; // null: a fill
     size_t dst_pitch, src_pitch, dst_slice, src_slice, width, height, depth;
     uint32_t value; // of a fill, in units of 1, 2 or 4 bytes
-    size_t unit;
+    size_t unit;    // 0: a copy
 } sim_box;
 
 /** Checks a box and makes the operation, which the caller owns; null for an empty box. Sets *waits
@@ -402,6 +417,8 @@ typedef enum sim_handle_kind {
     SIM_HANDLE_PROGRAM,
     SIM_HANDLE_LINK,
     SIM_HANDLE_PHYSICAL,
+    SIM_HANDLE_EVENT,
+    SIM_HANDLE_FUNCTION,
     SIM_HANDLE_FREEING, // memory that a stream will free
 } sim_handle_kind;
 
@@ -436,6 +453,15 @@ void sim_hip_fork_registry_done(void);
         hipError_t error_ = sim_hip_start();                                                       \
         if (error_ != hipSuccess)                                                                  \
             return sim_hip_result(error_);                                                         \
+    } while (0)
+
+/** The same for calls that a capture may forbid. */
+#define SIM_HIP_START_UNCAPTURED()                                                                 \
+    do {                                                                                           \
+        SIM_HIP_START();                                                                           \
+        hipError_t forbidden_ = sim_capture_forbids();                                             \
+        if (forbidden_ != hipSuccess)                                                              \
+            return sim_hip_result(forbidden_);                                                     \
     } while (0)
 
 #endif

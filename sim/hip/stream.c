@@ -14,11 +14,17 @@
 
 // ---- operations
 
+// Streams that were destroyed, for new ones: a call in another thread may still have such a stream,
+// and then finds it closed.
+static sim_stream *spare;
+
 static void release(sim_stream *stream) {
     if (--stream->references)
         return;
     sim_moment_release(stream->moment);
-    free(stream);
+    stream->moment = nullptr;
+    stream->next = spare;
+    spare = stream;
 }
 
 static void destroy_op(sim_device *device, sim_op *op) {
@@ -28,6 +34,8 @@ static void destroy_op(sim_device *device, sim_op *op) {
     free(op->dependencies);
     if (op->destroy)
         op->destroy(op);
+    if (op->module)
+        atomic_fetch_sub(&op->module->num_ops, 1);
     free(op);
 }
 
@@ -134,6 +142,8 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
         return queue_captured(stream, op, ticket);
     if (sim_hip.is_stopping)
         error = hipErrorDeinitialized;
+    else if (stream->is_closing)
+        error = hipErrorContextIsDestroyed;
     else if (stream == stream->device->default_stream && stream->device->num_captures)
         error = sim_capture_refuse(stream);
     else if (stream->device->error != hipSuccess && !op->is_marker)
@@ -161,10 +171,17 @@ hipError_t sim_hip_queue(sim_stream *stream, sim_op *op, uint64_t *ticket) {
     return error;
 }
 
+void sim_hip_drop(sim_stream *stream, sim_op *op) {
+    pthread_mutex_lock(&sim_hip.lock);
+    destroy_op(stream->device, op);
+    pthread_mutex_unlock(&sim_hip.lock);
+}
+
 /** Returns whether nothing has to come before an operation that is queued now. */
 static bool is_free(const sim_stream *stream) {
     const sim_device *device = stream->device;
-    bool is_free = !sim_hip.is_stopping && !stream->capture && stream->done == stream->queued &&
+    bool is_free = !sim_hip.is_stopping && !stream->is_closing && !stream->capture &&
+                   stream->done == stream->queued &&
                    !(stream == device->default_stream && device->num_captures) &&
                    device->error == hipSuccess && !sim_hip_is_modelled(device);
     for (const sim_stream *s = device->streams; s && is_free; s = s->next)
@@ -241,16 +258,18 @@ hipError_t sim_hip_drain(sim_device *device) {
 // ---- making and destroying
 
 static sim_stream *new_stream(sim_device *device, unsigned flags) {
-    sim_stream *stream = calloc(1, sizeof *stream);
-    if (stream) {
-        stream->device = device;
-        stream->flags = flags;
-        stream->references = 1;
-        stream->number = device->num_streams++;
-        stream->last = &stream->first;
-        stream->next = device->streams;
-        device->streams = stream;
-    }
+    sim_stream *stream = spare;
+    if (stream)
+        spare = stream->next;
+    else if (!(stream = malloc(sizeof *stream)))
+        return nullptr;
+    *stream = (sim_stream){.device = device,
+                           .next = device->streams,
+                           .flags = flags,
+                           .number = device->num_streams++,
+                           .references = 1,
+                           .last = &stream->first};
+    device->streams = stream;
     return stream;
 }
 
@@ -353,9 +372,15 @@ static void unlink_stream(sim_stream *stream) {
 hipError_t hipStreamDestroy(hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || stream == stream->device->default_stream || handle == STREAM_PER_THREAD)
+    if (!stream)
+        return sim_hip_result(hipErrorContextIsDestroyed);
+    if (stream == stream->device->default_stream || handle == STREAM_PER_THREAD)
         return sim_hip_result(hipErrorInvalidHandle);
     pthread_mutex_lock(&sim_hip.lock);
+    if (stream->is_closing) { // another thread was earlier
+        pthread_mutex_unlock(&sim_hip.lock);
+        return sim_hip_result(hipErrorContextIsDestroyed);
+    }
     sim_capture_drop(stream);
     stream->is_closing = true;
     pthread_cond_broadcast(&sim_hip.changed);
@@ -383,7 +408,7 @@ hipError_t hipStreamSynchronize(hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return sim_hip_result(hipErrorInvalidHandle);
+        return sim_hip_result(hipErrorContextIsDestroyed);
     if (stream == stream->device->default_stream)
         return sim_hip_result(drain(stream->device, true));
     return sim_hip_result(sim_hip_wait(stream, 0));
@@ -393,7 +418,7 @@ hipError_t hipStreamQuery(hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return sim_hip_result(hipErrorInvalidHandle);
+        return sim_hip_result(hipErrorContextIsDestroyed);
     pthread_mutex_lock(&sim_hip.lock);
     hipError_t error = stream->capture ? sim_capture_refuse(stream) : stream->device->error;
     if (error == hipSuccess && stream->done < stream->queued)
@@ -453,6 +478,10 @@ void sim_hip_stop_streams(void) {
             release(s);
         }
         sim_hip.devices[i].streams = nullptr;
+    }
+    for (sim_stream *next; spare; spare = next) {
+        next = spare->next;
+        free(spare);
     }
 }
 

@@ -19,7 +19,7 @@ hipError_t hipStreamGetFlags(hipStream_t handle, unsigned *flags) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream || !flags)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     *flags = stream->flags;
     return hipSuccess;
 }
@@ -28,7 +28,7 @@ hipError_t hipStreamGetPriority(hipStream_t handle, int *priority) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream || !priority)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     *priority = stream->priority;
     return hipSuccess;
 }
@@ -37,7 +37,7 @@ hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t *device) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream || !device)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     *device = (hipDevice_t)stream->device->id;
     return hipSuccess;
 }
@@ -47,7 +47,7 @@ hipError_t hipStreamGetId(hipStream_t handle, unsigned long long *id) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
     if (!stream || !id)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     *id = (uintptr_t)stream;
     return hipSuccess;
 }
@@ -82,7 +82,7 @@ static hipError_t run_host(sim_stream *stream, sim_op *op) {
 static hipError_t queue_host(hipStream_t handle, host_op what) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return hipErrorInvalidHandle;
+        return hipErrorContextIsDestroyed;
     host_op *op = malloc(sizeof *op);
     if (!op)
         return hipErrorOutOfMemory;

@@ -83,7 +83,7 @@ static hipError_t queue(hipStream_t handle, value_op what) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return sim_hip_result(hipErrorInvalidHandle);
+        return sim_hip_result(hipErrorContextIsDestroyed);
     if (!what.ptr || (uintptr_t)what.ptr % what.unit || !place(&what))
         return sim_hip_result(hipErrorInvalidValue);
     value_op *op = malloc(sizeof *op);

@@ -31,7 +31,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCES = (".hip", ".cpp", ".cu", ".cc")
-DATA = (".bmp", ".txt")
+DATA = (".bmp", ".txt", ".h", ".json")
 
 # Part of a program's path -> why it is left out.
 SKIPPED = {"opengl_interop": "graphics", "vulkan_interop": "graphics", "gl_interop": "graphics", "texture": "textures", "surface": "textures",
@@ -53,16 +53,17 @@ KERNELS_ALONE = {"module", "vcpy_kernel", "test_kernel", "tex2dKernel"}
 
 
 class Program:
-    """A program: its name, what it is made of, and how."""
+    """A program: its name, what it is made of, and how; what it loads (source, file, options) and starts (source, file)."""
 
-    def __init__(self, name, sources, includes=(), objects=(), modules=None):
-        self.name, self.sources, self.includes, self.objects, self.modules = name, list(sources), list(includes), list(objects), modules
+    def __init__(self, name, sources, includes=(), objects=(), modules=(), executables=()):
+        self.name, self.sources, self.includes, self.objects = name, list(sources), list(includes), list(objects)
+        self.modules, self.executables = list(modules), list(executables)
 
 
 # ---- what there is
 
-def _module_of(name):
-    return next((module for part, module in MODULES.items() if part in name), None)
+def _modules_of(name, folder):
+    return [(folder / source, target, []) for part, (source, target) in MODULES.items() if part in name][:1]
 
 
 def _folder_programs(root, folder, includes):
@@ -72,16 +73,47 @@ def _folder_programs(root, folder, includes):
     others = [s for s in sources if s not in mains]
     for main in mains:
         name = f"{root.name}/{main.relative_to(root).with_suffix('')}"
-        yield Program(name, [main, *others], [folder, *includes], modules=_module_of(name))
+        yield Program(name, [main, *others], [folder, *includes], modules=_modules_of(name, folder))
+
+
+class Recipe:
+    """What a folder of unit tests builds beside them, as its CMakeLists.txt says: sources that all tests share, modules, executables."""
+
+    def __init__(self, folder):
+        path = folder / "CMakeLists.txt"
+        text = path.read_text() if path.exists() else ""
+        listed = " ".join(re.findall(r"set\(\s*\w*SRC\w*\s([^)]*)\)", text))
+        named = [folder / name for name in dict.fromkeys(re.findall(r"[\w/]+\.(?:cc|cpp)\b", listed))]
+        self.shared = [s for s in named if s.exists() and "TEST_CASE" not in s.read_text(errors="replace")]
+        self.headers = "".join(h.read_text(errors="replace") for h in sorted(folder.glob("*.hh")))
+        self.executables = [(folder / source, name) for name, source in re.findall(r"add_executable\((\w+) (?:EXCLUDE_FROM_ALL )?([\w.]+)", text)]
+        self.modules = [m for block in text.split("add_custom_") if "--genco" in block for m in self._module(folder, block)]
+
+    @staticmethod
+    def _module(folder, block):
+        source = re.search(r"SOURCE_DIR\}/([\w.]+\.(?:cc|cpp))", block)
+        target = re.search(r"-o\s+\S*?([\w.]+\.\w+)\s", block)
+        options = re.findall(r"-mllvm|-amdgpu[\w=-]+|-mcode-object-version=\d|-fgpu-rdc|--offload-compress", block)
+        return [(folder / source[1], target[1], options)] if source and target else []
+
+    def of(self, program_text):
+        """Returns the modules and executables that a test names, itself or in a header of the folder."""
+        text = program_text + self.headers
+        return [m for m in self.modules if m[1] in text], [e for e in self.executables if f'"{e[1]}"' in text]
 
 
 def _unit_programs(root):
     catch = root / "catch"
     includes = [catch / "include", catch / "external/Catch2", catch / "external/picojson", catch / "kernels", catch / "external"]
     main = [catch / "hipTestMain" / f"{name}.cc" for name in ("main", "hip_test_context", "hip_test_features")]
+    recipes = {}
     for source in sorted((catch / "unit").glob("**/*.cc")):
-        if "TEST_CASE" in source.read_text(errors="replace"):
-            yield Program(f"{root.name}/{source.relative_to(root).with_suffix('')}", [source], [source.parent, *includes], main)
+        folder, text = source.parent, source.read_text(errors="replace")
+        recipe = recipes[folder] = recipes.get(folder) or Recipe(folder)
+        if "TEST_CASE" in text:
+            modules, executables = recipe.of(text)
+            name = f"{root.name}/{source.relative_to(root).with_suffix('')}"
+            yield Program(name, [source], [folder, *includes], main + recipe.shared, modules, executables)
 
 
 def find_programs(root):
@@ -138,7 +170,7 @@ class Runner:
         made = []
         for source in sources:
             if source not in self.shared:
-                target = self.scratch / f"{source.stem}.o"
+                target = self.scratch / re.sub(r"\W", "_", f"{source}.o")
                 status, _ = self._run([*self.compile, *(f"-I{i}" for i in includes), "-c", source, "-o", target], self.scratch, 300)
                 self.shared[source] = target if status == 0 else None
             made.append(self.shared[source])
@@ -147,15 +179,20 @@ class Runner:
     def make(self, program, folder):
         """Returns why the program cannot be made: a kind and a reason; or nothing."""
         includes = [f"-I{i}" for i in program.includes]
-        if program.modules:
-            source, target = program.modules
-            command = [*self.compile, "--cuda-device-only", "--no-gpu-bundle-output", *includes, program.sources[0].parent / source, "-o", folder / target]
+        for source, target, extra in program.modules:
+            command = [*self.compile, "--cuda-device-only", "--no-gpu-bundle-output", *extra, *includes, source, "-o", folder / target]
             status, text = self._run(command, folder, 300)
+            if status != 0:
+                return "skip", _first_error(text)
+        for source, target in program.executables:
+            status, text = self._run([*self.compile, *includes, source, "-o", folder / target, *self.link], folder, 300)
             if status != 0:
                 return "skip", _first_error(text)
         for data in program.sources[0].parent.iterdir():  # what it reads
             if data.suffix in DATA:
                 shutil.copy(data, folder)
+        if (program.sources[0].parent / "headers").is_dir():
+            shutil.copytree(program.sources[0].parent / "headers", folder / "headers")
         made = []
         for source in program.sources:
             made.append(folder / f"{source.stem}.o")
@@ -164,8 +201,8 @@ class Runner:
                 return "skip", "does not compile: " + _first_error(text)
         command = [self.compile[0], *made, *(o for o in self.objects(program.objects, program.includes) if o), "-o", folder / "program", *self.link]
         status, text = self._run(command, folder, 300)
-        missing = sorted(set(re.findall(r"undefined symbol: (\w+)", text)))
-        if status != 0 and any(name.startswith("hip") for name in missing):
+        missing = sorted(set(re.findall(r"undefined symbol: (hip\w+)$", text, re.M)))
+        if status != 0 and missing:
             return "fail", "does not link: " + " ".join(missing)
         return ("skip", "does not link: " + _first_error(text)) if status != 0 else None
 
@@ -243,10 +280,8 @@ def main():
     known, results = read_known(HERE / "hip_programs.txt"), {}
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         runner = Runner(options, pathlib.Path(scratch))
-        for program in programs[:]:
-            if program.objects:
-                runner.objects(program.objects, program.includes)
-                break
+        for program in programs:
+            runner.objects(program.objects, program.includes)
         for program, (kind, reason) in zip(programs, pool.map(runner.result, programs)):
             results[program.name] = kind, reason
             print(f"{kind:5} {program.name}  {reason}", flush=True)

@@ -144,6 +144,8 @@ hipError_t sim_capture_wait(sim_stream *stream, hipEvent_t event) {
         capture->is_invalid = true;
         return hipErrorStreamCaptureImplicit;
     }
+    if (stream->is_closing) // another thread destroys it
+        return hipErrorContextIsDestroyed;
     if (!stream->capture)
         join(stream, capture);
     return copy_nodes(&stream->capture_last, &event->capture_last) ? hipSuccess
@@ -229,6 +231,32 @@ hipError_t sim_capture_refuse_all(void) {
     return active ? hipErrorStreamCaptureUnsupported : hipSuccess;
 }
 
+// ---- calls that captures forbid
+
+/** Returns whether a capture forbids calls to this thread: one that the thread began, unless its
+ *  mode is relaxed, or, if the thread's mode is global, another's whose mode is global too. */
+static bool forbids(const sim_capture *capture) {
+    return capture->mode != hipStreamCaptureModeRelaxed &&
+           (pthread_equal(capture->thread, pthread_self()) ||
+            (thread_mode == hipStreamCaptureModeGlobal &&
+             capture->mode == hipStreamCaptureModeGlobal));
+}
+
+hipError_t sim_capture_forbids(void) {
+    hipError_t error = hipSuccess;
+    if (thread_mode == hipStreamCaptureModeRelaxed)
+        return error;
+    pthread_mutex_lock(&sim_hip.lock);
+    for (sim_capture *capture = active; capture; capture = capture->next) {
+        if (forbids(capture)) {
+            capture->is_invalid = true;
+            error = hipErrorStreamCaptureUnsupported;
+        }
+    }
+    pthread_mutex_unlock(&sim_hip.lock);
+    return error;
+}
+
 // ---- calls
 
 /** Begins a capture, into the program's graph if there is one, behind the nodes `on`. */
@@ -241,7 +269,7 @@ static hipError_t begin(sim_stream *stream, hipStreamCaptureMode mode, hipGraph_
         return hipErrorOutOfMemory;
     }
     pthread_mutex_lock(&sim_hip.lock);
-    const bool is_free = !stream->capture && !graph->capture;
+    const bool is_free = !stream->capture && !graph->capture && !stream->is_closing;
     if (is_free) {
         *capture = (sim_capture){.graph = graph,
                                  .origin = stream,
@@ -392,8 +420,8 @@ hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t
     return sim_hip_result(error);
 }
 
-/** Exchanges the thread's mode, which says what calls a capture forbids to this thread. Here only
- *  calls that would need a captured stream's work are forbidden, whatever the mode. */
+/** Exchanges the thread's mode, which says what calls captures forbid to this thread beside those
+ *  that would need a captured stream's work. */
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
     SIM_HIP_START();
     if (!mode || *mode < hipStreamCaptureModeGlobal || *mode > hipStreamCaptureModeRelaxed)

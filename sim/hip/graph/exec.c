@@ -113,8 +113,6 @@ static hipError_t launch_child(hipGraph_t child, sim_stream *stream) {
 static hipError_t launch_node(hipGraphNode_t node, sim_stream *stream) {
     if (node->child)
         return launch_child(node->child, stream);
-    if (node->event && !sim_hip_is_event(node->event))
-        return hipErrorInvalidHandle;
     if (node->event)
         return node->type == hipGraphNodeTypeEventRecord ? sim_hip_record(node->event, stream)
                                                          : sim_hip_await(stream, node->event);
@@ -137,7 +135,7 @@ hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t handle) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!is_exec(exec) || !stream)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorInvalidHandle);
+        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
     hipError_t error = sim_blocks_prepare(exec->graph, exec->flags == AUTO_FREE, stream);
     return sim_hip_result(error == hipSuccess ? launch_graph(exec->graph, exec->order, stream)
                                               : error);
@@ -152,7 +150,7 @@ hipError_t hipGraphUpload(hipGraphExec_t exec, hipStream_t stream) {
     SIM_HIP_START();
     return sim_hip_result(!is_exec(exec)           ? hipErrorInvalidValue
                           : sim_hip_stream(stream) ? hipSuccess
-                                                   : hipErrorInvalidHandle);
+                                                   : hipErrorContextIsDestroyed);
 }
 
 // ---- changes

@@ -42,7 +42,18 @@ void sim_nodes_clear(sim_nodes *nodes) {
 
 sim_op *sim_graph_copy_op(const sim_op *op) {
     sim_op *copy = malloc(op->bytes);
-    return copy ? memcpy(copy, op, op->bytes) : nullptr;
+    if (!copy)
+        return nullptr;
+    memcpy(copy, op, op->bytes);
+    if (copy->module)
+        atomic_fetch_add(&copy->module->num_ops, 1);
+    return copy;
+}
+
+void sim_graph_free_op(sim_op *op) {
+    if (op && op->module)
+        atomic_fetch_sub(&op->module->num_ops, 1);
+    free(op); // a graph's operations own nothing beside themselves
 }
 
 // ---- graphs and nodes
@@ -164,7 +175,7 @@ bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from) {
     sim_op *op = from->op ? sim_graph_copy_op(from->op) : nullptr;
     bool ok = (!from->child || child) && (!from->op || op);
     if (!ok)
-        free(op);
+        sim_graph_free_op(op);
     if (!ok || !sim_node_set_op(to, op)) {
         if (child)
             sim_graph_destroy(child);

@@ -68,6 +68,8 @@ void sim_nodes_clear(sim_nodes *nodes);
 bool sim_nodes_has(const sim_nodes *nodes, const struct hipGraphNode *node);
 /** Copies an operation that a graph holds; null without memory. */
 sim_op *sim_graph_copy_op(const sim_op *op);
+/** Frees an operation that a graph holds; null: nothing. */
+void sim_graph_free_op(sim_op *op);
 /** Gives a node an operation, or none, in place of the one it has. Returns false without memory:
  *  the operation is then freed, and the node as it was. (nodes.c) */
 bool sim_node_set_op(hipGraphNode_t node, sim_op *op);

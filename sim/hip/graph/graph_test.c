@@ -173,6 +173,65 @@ static void test_captured_memory(void **state) {
     OK(hip.hipFree(plain));
 }
 
+/** Begins a capture, allocates, and returns how that and the capture's end went. */
+static void allocate_while(hipStreamCaptureMode mode, hipError_t *allocated, hipError_t *ended) {
+    hipStream_t stream;
+    hipGraph_t graph = nullptr;
+    void *memory = nullptr;
+    OK(hip.hipStreamCreate(&stream));
+    OK(hip.hipStreamBeginCapture(stream, mode));
+    *allocated = hip.hipMalloc(&memory, 4);
+    *ended = hip.hipStreamEndCapture(stream, &graph);
+    if (graph)
+        OK(hip.hipGraphDestroy(graph));
+    OK(hip.hipFree(memory));
+    OK(hip.hipStreamDestroy(stream));
+}
+
+/** A capture forbids allocations to its thread, unless its mode or the thread's is relaxed. */
+static void test_forbidden(void **state) {
+    (void)state;
+    hipError_t allocated, ended;
+    for (int mode = hipStreamCaptureModeGlobal; mode <= hipStreamCaptureModeThreadLocal; mode++) {
+        allocate_while((hipStreamCaptureMode)mode, &allocated, &ended);
+        assert_int_equal(allocated, hipErrorStreamCaptureUnsupported);
+        assert_int_equal(ended, hipErrorStreamCaptureInvalidated);
+    }
+    allocate_while(hipStreamCaptureModeRelaxed, &allocated, &ended);
+    OK(allocated);
+    OK(ended);
+    hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+    OK(hip.hipThreadExchangeStreamCaptureMode(&mode));
+    allocate_while(hipStreamCaptureModeGlobal, &allocated, &ended);
+    OK(hip.hipThreadExchangeStreamCaptureMode(&mode));
+    OK(allocated);
+    OK(ended);
+}
+
+/** A graph keeps the code of its kernels when the program unloads the module. */
+static void test_unloaded_kernel(void **state) {
+    (void)state;
+    hipGraph_t graph;
+    hipGraphExec_t exec;
+    hipGraphNode_t node;
+    hipModule_t module = load(levels[0]);
+    hipFunction_t f = kernel(module, "t_count");
+    uint32_t *count = device_alloc(4, &(uint32_t){0}), got;
+    void *params[] = {&count};
+    const hipKernelNodeParams p = {
+        .func = f, .gridDim = {1, 1, 1}, .blockDim = {1, 1, 1}, .kernelParams = params};
+    OK(hip.hipGraphCreate(&graph, 0));
+    OK(hip.hipGraphAddKernelNode(&node, graph, nullptr, 0, &p));
+    OK(hip.hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+    OK(hip.hipModuleUnload(module));
+    OK(hip.hipGraphLaunch(exec, nullptr));
+    assert_int_equal(hip.hipGraphKernelNodeSetParams(node, &p), hipErrorInvalidDeviceFunction);
+    OK(hip.hipGraphExecDestroy(exec));
+    OK(hip.hipGraphDestroy(graph));
+    take(&got, count, 4);
+    assert_int_equal(got, 1);
+}
+
 // ---- nodes by their parameters
 
 static void add_one(void *word) {
@@ -366,6 +425,8 @@ int main(void) {
         cmocka_unit_test_setup(test_left_memory, start),
         cmocka_unit_test_setup(test_memory_arguments, start),
         cmocka_unit_test_setup(test_captured_memory, start),
+        cmocka_unit_test_setup(test_forbidden, start),
+        cmocka_unit_test_setup(test_unloaded_kernel, start),
         cmocka_unit_test_setup(test_any_node, start),
         cmocka_unit_test_setup(test_driver_nodes, start),
         cmocka_unit_test_setup(test_objects, start),

@@ -49,7 +49,8 @@ hipError_t sim_exec_typed(hipGraphNode_t *out, hipGraphExec_t exec, hipGraphNode
     if (!exec || !sim_handle_is(SIM_HANDLE_EXEC, exec) || !sim_is_node(node) || node->type != type)
         return hipErrorInvalidValue;
     *out = sim_exec_node(exec, node);
-    return *out ? hipSuccess : hipErrorInvalidValue;
+    const bool is_copy = *out && (*out)->type == type; // the node it was made of may be gone
+    return is_copy ? hipSuccess : hipErrorInvalidValue;
 }
 
 // ---- kernels
@@ -69,10 +70,10 @@ static void **params_of(sim_op *op) {
 bool sim_node_set_op(hipGraphNode_t node, sim_op *op) {
     void **params = nullptr;
     if (op && op->kind == SIM_OP_LAUNCH && !(params = params_of(op))) {
-        free(op); // a graph's operations own nothing beside themselves
+        sim_graph_free_op(op);
         return false;
     }
-    free(node->op);
+    sim_graph_free_op(node->op);
     free(node->kernel_params);
     node->op = op;
     node->kernel_params = params;
@@ -94,11 +95,11 @@ static hipError_t set_kernel(hipGraphNode_t node, const hipKernelNodeParams *p) 
     if (error == hipErrorInvalidDeviceFunction) { // then it is a module's function
         l.function = p->func;
         l.host = nullptr;
-        error = l.function->magic == SIM_FUNCTION_MAGIC ? hipSuccess : error;
+        error = sim_hip_is_function(l.function) ? hipSuccess : error;
     }
     sim_op *op;
     if (error == hipSuccess)
-        error = sim_hip_launch_op(&op, l.function->module->device, &l);
+        error = sim_hip_launch_op(&op, nullptr, &l);
     if (error != hipSuccess)
         return error;
     return sim_node_set_op(node, op) ? hipSuccess : hipErrorOutOfMemory;

@@ -37,17 +37,19 @@ static bool move_to_file(hipEvent_t event) {
     return true;
 }
 
-hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *out, hipEvent_t event) {
+hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *out, hipEvent_t event_handle) {
     SIM_HIP_START();
-    if (!out || !sim_hip_is_event(event))
+    hipEvent_t event = out ? sim_event_take(event_handle) : nullptr;
+    if (!event)
         return sim_hip_result(hipErrorInvalidValue);
     if (!(event->flags & hipEventInterprocess))
-        return sim_hip_result(hipErrorInvalidConfiguration); // as AMD's runtime has it
+        return sim_event_give(event, hipErrorInvalidConfiguration); // as AMD's runtime has it
     pthread_mutex_lock(&sim_hip.lock);
     const bool ok = event->counts != &event->own || move_to_file(event);
     pthread_mutex_unlock(&sim_hip.lock);
     const sim_ipc_handle handle = {.bytes = sizeof event->own};
-    return sim_hip_result(ok && sim_ipc_describe(out->reserved, EVENT_MAGIC, event->fd, handle)
+    return sim_event_give(event,
+                          ok && sim_ipc_describe(out->reserved, EVENT_MAGIC, event->fd, handle)
                               ? hipSuccess
                               : hipErrorOutOfMemory);
 }

@@ -77,21 +77,19 @@ hipError_t hipMemcpy2DArrayToArray(hipArray_t dst, size_t dst_x, size_t dst_y, h
 hipError_t hipMemcpyToArray(hipArray_t dst, size_t x, size_t y, const void *src, size_t bytes,
                             hipMemcpyKind kind) {
     SIM_HIP_START();
-    if (!sim_is_array(dst) || !src)
-        return sim_hip_result(dst && src ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    return sim_hip_result(x >= dst->pitch ? hipErrorInvalidValue
-                                          : sim_hip_copy(dst->data + y * dst->pitch + x, src, bytes,
-                                                         kind, nullptr, false));
+    uint8_t *at;
+    hipError_t error = src ? sim_array_at(&at, dst, x, y) : hipErrorInvalidValue;
+    return sim_hip_result(error == hipSuccess ? sim_hip_copy(at, src, bytes, kind, nullptr, false)
+                                              : error);
 }
 
 hipError_t hipMemcpyFromArray(void *dst, hipArray_const_t src, size_t x, size_t y, size_t bytes,
                               hipMemcpyKind kind) {
     SIM_HIP_START();
-    if (!sim_is_array(src) || !dst)
-        return sim_hip_result(dst && src ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    return sim_hip_result(x >= src->pitch ? hipErrorInvalidValue
-                                          : sim_hip_copy(dst, src->data + y * src->pitch + x, bytes,
-                                                         kind, nullptr, false));
+    uint8_t *at;
+    hipError_t error = dst ? sim_array_at(&at, src, x, y) : hipErrorInvalidValue;
+    return sim_hip_result(error == hipSuccess ? sim_hip_copy(dst, at, bytes, kind, nullptr, false)
+                                              : error);
 }
 
 // ---- by a byte's offset into a row

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of what handles stand for
+
 // ---- elements
 
 /** Returns the bits of a channel; 0 for an unknown format. */
@@ -107,12 +109,12 @@ static hipError_t create(hipArray_t *out, const HIP_ARRAY3D_DESCRIPTOR *d) {
 }
 
 hipError_t hipArray3DCreate(hipArray_t *out, const HIP_ARRAY3D_DESCRIPTOR *desc) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     return sim_hip_result(out && desc ? create(out, desc) : hipErrorInvalidValue);
 }
 
 hipError_t hipArrayCreate(hipArray_t *out, const HIP_ARRAY_DESCRIPTOR *desc) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     if (!out || !desc)
         return sim_hip_result(hipErrorInvalidValue);
     const HIP_ARRAY3D_DESCRIPTOR d = {desc->Width,  desc->Height,      0,
@@ -122,7 +124,7 @@ hipError_t hipArrayCreate(hipArray_t *out, const HIP_ARRAY_DESCRIPTOR *desc) {
 
 hipError_t hipMalloc3DArray(hipArray_t *out, const hipChannelFormatDesc *desc, hipExtent extent,
                             unsigned flags) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     HIP_ARRAY3D_DESCRIPTOR d = {
         .Width = extent.width, .Height = extent.height, .Depth = extent.depth, .Flags = flags};
     if (!out || !desc || !format_of(desc, &d.Format, &d.NumChannels))
@@ -136,10 +138,13 @@ hipError_t hipMallocArray(hipArray_t *out, const hipChannelFormatDesc *desc, siz
 }
 
 hipError_t hipArrayDestroy(hipArray_t array) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     if (!array)
         return sim_hip_result(hipErrorInvalidValue);
-    if (!sim_handle_remove(SIM_HANDLE_ARRAY, array))
+    pthread_mutex_lock(&lock);
+    const bool is_there = sim_handle_remove(SIM_HANDLE_ARRAY, array);
+    pthread_mutex_unlock(&lock);
+    if (!is_there)
         return sim_hip_result(hipErrorContextIsDestroyed); // as AMD's runtime has it
     hipError_t error = hipFree(array->data);
     free(array);
@@ -157,15 +162,21 @@ void sim_arrays_free_all(void) {
 
 // ---- what an array is
 
-bool sim_is_array(hipArray_const_t array) {
-    return array && sim_handle_is(SIM_HANDLE_ARRAY, array);
+bool sim_array_read(struct hipArray *out, hipArray_const_t array) {
+    pthread_mutex_lock(&lock);
+    const bool is_array = array && sim_handle_is(SIM_HANDLE_ARRAY, array);
+    if (is_array)
+        *out = *array;
+    pthread_mutex_unlock(&lock);
+    return is_array;
 }
 
 hipError_t hipArray3DGetDescriptor(HIP_ARRAY3D_DESCRIPTOR *desc, hipArray_t array) {
     SIM_HIP_START();
-    if (!desc || !sim_is_array(array))
-        return sim_hip_result(desc && array ? hipErrorInvalidHandle : hipErrorInvalidValue);
-    *desc = array->desc;
+    struct hipArray a;
+    if (!desc || !sim_array_read(&a, array))
+        return sim_hip_result(desc ? hipErrorInvalidHandle : hipErrorInvalidValue);
+    *desc = a.desc;
     return hipSuccess;
 }
 
@@ -205,15 +216,24 @@ static bool lies_in(size_t at, size_t count, size_t all) {
     return at <= all && count <= all - at;
 }
 
-hipError_t sim_array_side(sim_side *out, hipArray_const_t a, hipPos pos, hipExtent extent) {
-    if (!sim_is_array(a))
-        return a ? hipErrorInvalidHandle : hipErrorInvalidValue;
-    if (!lies_in(pos.x, extent.width, a->pitch) ||
-        !lies_in(pos.y, extent.height, or_one(a->desc.Height)) ||
-        !lies_in(pos.z, extent.depth, or_one(a->desc.Depth))) {
+hipError_t sim_array_side(sim_side *out, hipArray_const_t array, hipPos pos, hipExtent extent) {
+    struct hipArray a;
+    if (!sim_array_read(&a, array))
+        return array ? hipErrorInvalidHandle : hipErrorInvalidValue;
+    if (!lies_in(pos.x, extent.width, a.pitch) ||
+        !lies_in(pos.y, extent.height, or_one(a.desc.Height)) ||
+        !lies_in(pos.z, extent.depth, or_one(a.desc.Depth))) {
         return hipErrorInvalidValue;
     }
-    const size_t slice = a->pitch * or_one(a->desc.Height);
-    *out = (sim_side){a->data + pos.z * slice + pos.y * a->pitch + pos.x, a->pitch, slice};
+    const size_t slice = a.pitch * or_one(a.desc.Height);
+    *out = (sim_side){a.data + pos.z * slice + pos.y * a.pitch + pos.x, a.pitch, slice};
     return hipSuccess;
+}
+
+hipError_t sim_array_at(uint8_t **out, hipArray_const_t array, size_t x, size_t y) {
+    sim_side side;
+    hipError_t error = sim_array_side(&side, array, (hipPos){x, y, 0}, (hipExtent){1, 1, 1});
+    if (error == hipSuccess)
+        *out = side.base;
+    return error;
 }

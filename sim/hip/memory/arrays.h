@@ -18,7 +18,11 @@ typedef struct sim_side {
     size_t pitch, slice;
 } sim_side;
 
-bool sim_is_array(hipArray_const_t array);
+/** Copies what an array is, which another thread may free. Returns false if the handle is no
+ *  array's. */
+bool sim_array_read(struct hipArray *out, hipArray_const_t array);
+/** Finds where bytes begin in an array that go on to its end. Errors as for sim_array_side. */
+hipError_t sim_array_at(uint8_t **out, hipArray_const_t array, size_t x, size_t y);
 /** Finds a part of an array, whose width and x are in bytes. Errors: hipErrorInvalidHandle if it is
  *  no array, hipErrorInvalidValue if the part does not lie in it. */
 hipError_t sim_array_side(sim_side *out, hipArray_const_t array, hipPos pos, hipExtent extent);

@@ -67,6 +67,8 @@ hipError_t sim_hip_box_op(sim_op **out, const sim_box *b, hipMemcpyKind kind, bo
     *waits = false;
     if (b->width == 0 || b->height == 0 || b->depth == 0)
         return hipSuccess;
+    if (!b->src && !b->unit) // a copy from nowhere, and no fill
+        return hipErrorInvalidValue;
     if (b->width > b->dst_pitch || (b->src && b->width > b->src_pitch))
         return hipErrorInvalidPitchValue;
     if (!cover(b->dst_pitch, b->dst_slice, b, &o.dst_bytes) ||
@@ -96,7 +98,7 @@ const sim_box *sim_hip_box_of(const sim_op *op) {
 hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handle, bool is_async) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
-        return hipErrorInvalidHandle;
+        return hipErrorContextIsDestroyed;
     sim_op *op;
     bool waits;
     hipError_t error = sim_hip_box_op(&op, box, kind, &waits);

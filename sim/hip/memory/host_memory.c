@@ -9,7 +9,7 @@
 
 hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
     constexpr unsigned KNOWN = 0x3; // portable, mapped: the memory is both in any case
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr || flags & ~KNOWN)
         return sim_hip_result(hipErrorInvalidValue);
     bool is_known;
@@ -25,7 +25,7 @@ hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
 }
 
 hipError_t hipHostUnregister(void *ptr) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         sim_hip_drain(&sim_hip.devices[i]);
     return sim_hip_result(

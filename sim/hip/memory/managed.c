@@ -41,7 +41,7 @@ hipError_t sim_managed_alloc(void **out, size_t bytes, unsigned flags) {
 
 hipError_t hipMallocManaged(void **out, size_t bytes, unsigned flags) {
     enum { GLOBAL = 1, HOST = 2 };
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     if (!out || !bytes || (flags != GLOBAL && flags != HOST))
         return sim_hip_result(hipErrorInvalidValue);
     return sim_hip_result(sim_managed_alloc(out, bytes, flags));
@@ -182,7 +182,7 @@ hipError_t hipMemAdvise_v2(const void *ptr, size_t bytes, int what, hipMemLocati
 hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream) {
     SIM_HIP_START();
     if (!sim_hip_stream(stream))
-        return sim_hip_result(hipErrorInvalidHandle);
+        return sim_hip_result(hipErrorContextIsDestroyed);
     return sim_hip_result(advise(ptr, bytes, PREFETCH, device));
 }
 
@@ -200,7 +200,7 @@ hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t bytes, 
     const sim_region *region;
     const bool known = flags == GLOBAL || flags == HOST || flags == SINGLE;
     if (!sim_hip_stream(stream))
-        return sim_hip_result(hipErrorInvalidHandle);
+        return sim_hip_result(hipErrorContextIsDestroyed);
     if (!known || (flags == SINGLE && !stream) || find(&region, ptr, 1) != hipSuccess ||
         (uintptr_t)ptr != region->base || (bytes && bytes != region->size)) {
         return sim_hip_result(hipErrorInvalidValue);

@@ -34,7 +34,7 @@ hipError_t sim_hip_alloc(sim_device *device, void **out, size_t bytes) {
 }
 
 hipError_t hipMalloc(void **out, size_t bytes) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     return sim_hip_result(sim_hip_alloc(sim_hip_device(), out, bytes));
 }
 
@@ -54,7 +54,7 @@ static hipError_t free_memory(void *ptr, sim_region_kind kind) {
 }
 
 hipError_t hipFree(void *ptr) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     for (uint32_t i = 0; sim_block_is_out(ptr) && i < sim_hip.num_devices; i++)
         sim_hip_drain(&sim_hip.devices[i]); // a graph's memory may not be there yet
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
@@ -70,7 +70,7 @@ hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
     // Memory of one kind serves all flags: portable, mapped, write-combined, NUMA and coherence
     // hints.
     constexpr unsigned KNOWN = 0x7 | 0xf0000000;
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     if (!out || flags & ~KNOWN)
         return sim_hip_result(hipErrorInvalidValue);
     *out = nullptr;
@@ -86,7 +86,7 @@ hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
 }
 
 hipError_t hipHostFree(void *ptr) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     return sim_hip_result(free_memory(ptr, SIM_REGION_HOST));
 }
 

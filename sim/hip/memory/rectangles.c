@@ -125,7 +125,7 @@ hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned value,
 /** Allocates rows that begin at multiples of 256 bytes. */
 hipError_t hipMallocPitch(void **out, size_t *pitch, size_t width, size_t height) {
     enum { ALIGNMENT = 256 };
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     size_t bytes, rounded;
     if (!out || !pitch || __builtin_add_overflow(width, ALIGNMENT - 1, &rounded))
         return sim_hip_result(hipErrorInvalidValue);

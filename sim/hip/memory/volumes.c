@@ -6,7 +6,7 @@
 
 /** Allocates rows that begin at multiples of 256 bytes. */
 hipError_t hipMalloc3D(hipPitchedPtr *out, hipExtent extent) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     size_t rows;
     if (!out || __builtin_mul_overflow(extent.height, extent.depth, &rows))
         return sim_hip_result(out ? hipErrorOutOfMemory : hipErrorInvalidValue);
@@ -69,9 +69,10 @@ static hipError_t find_side(sim_side *out, hipArray_const_t array, hipPitchedPtr
         return memory.ptr && memory_side(out, memory.ptr, memory.pitch, memory.ysize, pos)
                    ? hipSuccess
                    : hipErrorInvalidValue;
-    if (!sim_is_array(array))
+    struct hipArray a;
+    if (!sim_array_read(&a, array))
         return hipErrorInvalidHandle;
-    if (__builtin_mul_overflow(pos.x, array->element, &pos.x))
+    if (__builtin_mul_overflow(pos.x, a.element, &pos.x))
         return hipErrorInvalidValue;
     return sim_array_side(out, array, pos, extent);
 }
@@ -82,11 +83,11 @@ static hipError_t in_bytes(const hipMemcpy3DParms *c, hipExtent *extent) {
     *extent = c->extent;
     if (!array)
         return hipSuccess;
-    if (!sim_is_array(array))
+    struct hipArray a;
+    if (!sim_array_read(&a, array))
         return hipErrorInvalidHandle;
-    return __builtin_mul_overflow(extent->width, array->element, &extent->width)
-               ? hipErrorInvalidValue
-               : hipSuccess;
+    return __builtin_mul_overflow(extent->width, a.element, &extent->width) ? hipErrorInvalidValue
+                                                                            : hipSuccess;
 }
 
 static sim_box box_of(sim_side to, sim_side from, hipExtent extent) {

@@ -14,10 +14,24 @@ struct ihiprtcLinkState {
     unsigned num_inputs;
     rtc_args options;
     char *code;
+    bool is_linking, is_destroyed; // by one thread; by another one, meanwhile
 };
 
-static bool is_link(hiprtcLinkState link) {
-    return link && sim_handle_is(SIM_HANDLE_LINK, link);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of all links, but while one links
+
+/** Takes the lock for a link that no thread completes. Returns false, without the lock, if there is
+ *  none. */
+static bool enter(hiprtcLinkState link) {
+    pthread_mutex_lock(&lock);
+    if (link && sim_handle_is(SIM_HANDLE_LINK, link) && !link->is_linking)
+        return true;
+    pthread_mutex_unlock(&lock);
+    return false;
+}
+
+static hiprtcResult leave(hiprtcResult result) {
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 static void free_link(hiprtcLinkState link) {
@@ -65,27 +79,28 @@ hiprtcResult hiprtcLinkAddData(hiprtcLinkState link, int type, void *data, size_
                                const char *name, unsigned num_options, int *options,
                                void **values) {
     (void)name, (void)options, (void)values;
-    if (!is_link(link) || !data || !bytes)
+    if (!data || !bytes || !enter(link))
         return HIPRTC_ERROR_INVALID_INPUT;
     if (num_options)
-        return HIPRTC_ERROR_INVALID_OPTION;
+        return leave(HIPRTC_ERROR_INVALID_OPTION);
     if (type != INPUT_BITCODE) {
         sim_hip_report("hiprtcLinkAddData", "input of type %d; accepted: %d, bitcode", type,
                        INPUT_BITCODE);
-        return HIPRTC_ERROR_INVALID_INPUT;
+        return leave(HIPRTC_ERROR_INVALID_INPUT);
     }
     char file[32];
     snprintf(file, sizeof file, "input%u.bc", link->num_inputs);
     if (!rtc_write(link->folder, file, data, bytes))
-        return HIPRTC_ERROR_INTERNAL_ERROR;
+        return leave(HIPRTC_ERROR_INTERNAL_ERROR);
     link->num_inputs++;
-    return HIPRTC_SUCCESS;
+    return leave(HIPRTC_SUCCESS);
 }
 
 hiprtcResult hiprtcLinkAddFile(hiprtcLinkState link, int type, const char *path,
                                unsigned num_options, int *options, void **values) {
-    if (!is_link(link) || !path)
+    if (!path || !enter(link))
         return HIPRTC_ERROR_INVALID_INPUT;
+    leave(HIPRTC_SUCCESS);
     size_t bytes;
     char *data = rtc_read(*path == '/' ? "" : ".", path, &bytes);
     if (!data)
@@ -96,9 +111,8 @@ hiprtcResult hiprtcLinkAddFile(hiprtcLinkState link, int type, const char *path,
     return result;
 }
 
-hiprtcResult hiprtcLinkComplete(hiprtcLinkState link, void **code, size_t *bytes) {
-    if (!is_link(link) || !code || !bytes)
-        return HIPRTC_ERROR_INVALID_INPUT;
+/** Links into code that the link then has. Nobody else changes the link meanwhile. */
+static bool run(hiprtcLinkState link, size_t *bytes) {
     rtc_args args = {};
     rtc_arg(&args, "--target=amdgcn-amd-amdhsa");
     rtc_arg(&args, "-mcpu=%s", sim_hip_device()->chip->name);
@@ -121,13 +135,29 @@ hiprtcResult hiprtcLinkComplete(hiprtcLinkState link, void **code, size_t *bytes
     if (log)
         sim_hip_report("hiprtcLinkComplete", "%s", log);
     free(log);
-    *code = link->code;
-    return link->code ? HIPRTC_SUCCESS : HIPRTC_ERROR_LINKING;
+    return link->code;
+}
+
+hiprtcResult hiprtcLinkComplete(hiprtcLinkState link, void **code, size_t *bytes) {
+    if (!code || !bytes || !enter(link))
+        return HIPRTC_ERROR_INVALID_INPUT;
+    link->is_linking = true;
+    pthread_mutex_unlock(&lock);
+    const bool ok = run(link, bytes);
+    pthread_mutex_lock(&lock);
+    link->is_linking = false;
+    *code = link->is_destroyed ? nullptr : link->code;
+    if (link->is_destroyed)
+        free_link(link);
+    return leave(ok ? HIPRTC_SUCCESS : HIPRTC_ERROR_LINKING);
 }
 
 hiprtcResult hiprtcLinkDestroy(hiprtcLinkState link) {
+    pthread_mutex_lock(&lock);
     if (!link || !sim_handle_remove(SIM_HANDLE_LINK, link))
-        return HIPRTC_ERROR_INVALID_INPUT;
-    free_link(link);
-    return HIPRTC_SUCCESS;
+        return leave(HIPRTC_ERROR_INVALID_INPUT);
+    link->is_destroyed = true;
+    if (!link->is_linking)
+        free_link(link);
+    return leave(HIPRTC_SUCCESS);
 }

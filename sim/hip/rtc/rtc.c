@@ -20,9 +20,12 @@ struct _hiprtcProgram {
     char *source, *name;
     text *headers, *expressions;
     bool is_compiled, is_bitcode;
+    bool is_compiling, is_destroyed; // by one thread; by another one, meanwhile
     char *log, *code;
     size_t log_bytes, code_bytes; // log_bytes with the zero behind it
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of all programs, but while one compiles
 
 // ---- lists
 
@@ -56,8 +59,18 @@ static void free_program(hiprtcProgram p) {
     free(p);
 }
 
-static bool is_program(hiprtcProgram p) {
-    return p && sim_handle_is(SIM_HANDLE_PROGRAM, p);
+/** Takes the lock for a program. Returns false, without the lock, if the handle is no program's. */
+static bool enter(hiprtcProgram p) {
+    pthread_mutex_lock(&lock);
+    if (p && sim_handle_is(SIM_HANDLE_PROGRAM, p))
+        return true;
+    pthread_mutex_unlock(&lock);
+    return false;
+}
+
+static hiprtcResult leave(hiprtcResult result) {
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 // ---- making
@@ -96,22 +109,25 @@ hiprtcResult hiprtcCreateProgram(hiprtcProgram *out, const char *source, const c
 hiprtcResult hiprtcDestroyProgram(hiprtcProgram *program) {
     if (!program)
         return HIPRTC_ERROR_INVALID_INPUT;
-    if (!*program || !sim_handle_remove(SIM_HANDLE_PROGRAM, *program))
+    if (!enter(*program))
         return HIPRTC_ERROR_INVALID_PROGRAM;
-    free_program(*program);
+    sim_handle_remove(SIM_HANDLE_PROGRAM, *program);
+    (*program)->is_destroyed = true;
+    if (!(*program)->is_compiling)
+        free_program(*program);
     *program = nullptr;
-    return HIPRTC_SUCCESS;
+    return leave(HIPRTC_SUCCESS);
 }
 
 hiprtcResult hiprtcAddNameExpression(hiprtcProgram p, const char *expression) {
     if (!expression)
         return HIPRTC_ERROR_INVALID_INPUT;
-    if (!is_program(p))
+    if (!enter(p))
         return HIPRTC_ERROR_INVALID_PROGRAM;
-    if (p->is_compiled)
-        return HIPRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION;
-    return add_text(&p->expressions, expression, nullptr) ? HIPRTC_SUCCESS
-                                                          : HIPRTC_ERROR_OUT_OF_MEMORY;
+    if (p->is_compiled || p->is_compiling)
+        return leave(HIPRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION);
+    return leave(add_text(&p->expressions, expression, nullptr) ? HIPRTC_SUCCESS
+                                                                : HIPRTC_ERROR_OUT_OF_MEMORY);
 }
 
 // ---- compiling
@@ -214,6 +230,7 @@ static bool lower_names(hiprtcProgram p, const char *assembly) {
     return true;
 }
 
+/** Compiles a program, which nobody else changes meanwhile. */
 static bool build(hiprtcProgram p, const char *folder, int count, const char **options) {
     bool is_rdc = false;
     size_t bytes;
@@ -232,25 +249,55 @@ static bool build(hiprtcProgram p, const char *folder, int count, const char **o
     return ok && p->code;
 }
 
-hiprtcResult hiprtcCompileProgram(hiprtcProgram p, int num_options, const char **options) {
-    char folder[RTC_PATH_BYTES];
-    if (!is_program(p))
-        return HIPRTC_ERROR_INVALID_PROGRAM;
-    if (num_options < 0 || (num_options && !options))
+static hiprtcResult check_options(int count, const char **options) {
+    if (count < 0 || (count && !options))
         return HIPRTC_ERROR_INVALID_INPUT;
-    for (int i = 0; i < num_options; i++)
+    for (int i = 0; i < count; i++)
         if (!options[i] || !*options[i])
             return HIPRTC_ERROR_INVALID_OPTION;
-    if (sim_hip_start() != hipSuccess || !rtc_folder_create(folder))
-        return HIPRTC_ERROR_INTERNAL_ERROR;
+    return HIPRTC_SUCCESS;
+}
+
+/** Takes a program for one compilation, and forgets what an earlier one has made. */
+static hiprtcResult begin(hiprtcProgram p, int count, const char **options) {
+    if (!enter(p))
+        return HIPRTC_ERROR_INVALID_PROGRAM;
+    const hiprtcResult result = check_options(count, options);
+    if (result != HIPRTC_SUCCESS || p->is_compiling)
+        return leave(result != HIPRTC_SUCCESS ? result : HIPRTC_ERROR_INTERNAL_ERROR);
     free(p->code);
     free(p->log);
     p->code = p->log = nullptr;
-    p->is_compiled = build(p, folder, num_options, options);
-    p->log = rtc_read(folder, "log", &p->log_bytes);
-    p->log_bytes = p->log && p->log_bytes ? p->log_bytes + 1 : 0;
-    rtc_folder_remove(folder);
-    return p->is_compiled ? HIPRTC_SUCCESS : HIPRTC_ERROR_COMPILATION;
+    p->log_bytes = 0;
+    p->is_compiled = false;
+    p->is_compiling = true;
+    return leave(HIPRTC_SUCCESS);
+}
+
+static void end(hiprtcProgram p, bool is_compiled) {
+    pthread_mutex_lock(&lock);
+    p->is_compiling = false;
+    p->is_compiled = is_compiled;
+    if (p->is_destroyed)
+        free_program(p);
+    pthread_mutex_unlock(&lock);
+}
+
+hiprtcResult hiprtcCompileProgram(hiprtcProgram p, int num_options, const char **options) {
+    char folder[RTC_PATH_BYTES];
+    hiprtcResult result = begin(p, num_options, options);
+    if (result != HIPRTC_SUCCESS)
+        return result;
+    if (sim_hip_start() == hipSuccess && rtc_folder_create(folder)) {
+        result = build(p, folder, num_options, options) ? result : HIPRTC_ERROR_COMPILATION;
+        p->log = rtc_read(folder, "log", &p->log_bytes);
+        p->log_bytes = p->log && p->log_bytes ? p->log_bytes + 1 : 0;
+        rtc_folder_remove(folder);
+    } else {
+        result = HIPRTC_ERROR_INTERNAL_ERROR;
+    }
+    end(p, result == HIPRTC_SUCCESS);
+    return result;
 }
 
 // ---- results
@@ -258,32 +305,31 @@ hiprtcResult hiprtcCompileProgram(hiprtcProgram p, int num_options, const char *
 hiprtcResult hiprtcGetLoweredName(hiprtcProgram p, const char *expression, const char **out) {
     if (!expression || !out)
         return HIPRTC_ERROR_INVALID_INPUT;
-    if (!is_program(p))
+    if (!enter(p))
         return HIPRTC_ERROR_INVALID_PROGRAM;
     if (!p->is_compiled)
-        return HIPRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION;
-    for (const text *t = p->expressions; t; t = t->next) {
-        if (strcmp(t->name, expression) == 0) {
-            *out = t->body;
-            return HIPRTC_SUCCESS;
-        }
-    }
-    return HIPRTC_ERROR_NAME_EXPRESSION_NOT_VALID;
+        return leave(HIPRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION);
+    const text *t = p->expressions;
+    while (t && strcmp(t->name, expression) != 0)
+        t = t->next;
+    if (t)
+        *out = t->body;
+    return leave(t ? HIPRTC_SUCCESS : HIPRTC_ERROR_NAME_EXPRESSION_NOT_VALID);
 }
 
 hiprtcResult hiprtcGetProgramLogSize(hiprtcProgram p, size_t *bytes) {
-    if (!is_program(p) || !bytes)
+    if (!bytes || !enter(p))
         return bytes ? HIPRTC_ERROR_INVALID_PROGRAM : HIPRTC_ERROR_INVALID_INPUT;
-    *bytes = p->log_bytes;
-    return HIPRTC_SUCCESS;
+    *bytes = p->is_compiling ? 0 : p->log_bytes;
+    return leave(HIPRTC_SUCCESS);
 }
 
 hiprtcResult hiprtcGetProgramLog(hiprtcProgram p, char *log) {
-    if (!is_program(p) || !log)
+    if (!log || !enter(p))
         return log ? HIPRTC_ERROR_INVALID_PROGRAM : HIPRTC_ERROR_INVALID_INPUT;
-    if (p->log_bytes)
+    if (!p->is_compiling && p->log_bytes)
         memcpy(log, p->log, p->log_bytes);
-    return HIPRTC_SUCCESS;
+    return leave(HIPRTC_SUCCESS);
 }
 
 /** Gives the size of a program's code, or bitcode, as is asked, and copies it: either may be
@@ -291,13 +337,15 @@ hiprtcResult hiprtcGetProgramLog(hiprtcProgram p, char *log) {
 static hiprtcResult give_code(hiprtcProgram p, bool is_bitcode, size_t *bytes, char *code) {
     if (!bytes && !code)
         return HIPRTC_ERROR_INVALID_INPUT;
-    if (!is_program(p) || !p->code || p->is_bitcode != is_bitcode)
+    if (!enter(p))
         return HIPRTC_ERROR_INVALID_PROGRAM;
+    if (!p->is_compiled || p->is_bitcode != is_bitcode)
+        return leave(HIPRTC_ERROR_INVALID_PROGRAM);
     if (bytes)
         *bytes = p->code_bytes;
     if (code)
         memcpy(code, p->code, p->code_bytes);
-    return HIPRTC_SUCCESS;
+    return leave(HIPRTC_SUCCESS);
 }
 
 hiprtcResult hiprtcGetCodeSize(hiprtcProgram p, size_t *bytes) {

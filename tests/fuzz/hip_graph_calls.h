@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls that the fuzzer of HIP makes on modules, hiprtc's programs and graphs, as hip_calls.h
+// has the others. Left out are calls that start clang.
+#ifndef FUZZ_HIP_GRAPH_CALLS_H
+#define FUZZ_HIP_GRAPH_CALLS_H
+
+#include "hip_calls.h"
+
+// ---- modules and launches
+
+alignas(64) static const uint8_t for_gfx942[] = {
+#embed "kernels.O3.co"
+};
+alignas(64) static const uint8_t for_gfx1151[] = {
+#embed "kernels.gfx1151.O3.co"
+};
+
+static hipError_t load_module(void) {
+    hipModule_t module = nullptr;
+    const void *image = take(2) ? for_gfx942 : for_gfx1151;
+    return made(MODULE, &module, hipModuleLoadData(take_out(&module), take_out((void *)image)));
+}
+
+static const char *take_name(void) {
+    static const char *const names[] = {"t_ids", "t_count", "t_reduce", "table", "", "t_ids.kd"};
+    return take(16) ? names[take(6)] : nullptr;
+}
+
+static hipError_t use_module(void) {
+    hipModule_t module = any(MODULE);
+    hipFunction_t function = nullptr;
+    hipDeviceptr_t at;
+    size_t bytes;
+    unsigned count;
+    switch (take(4)) {
+    case 0:
+        return hipModuleGetGlobal(take_out(&at), take_out(&bytes), module, take_name());
+    case 1:
+        return hipModuleGetFunctionCount(take_out(&count), module);
+    default:
+        return shown(FUNCTION, &function,
+                     hipModuleGetFunction(take_out(&function), module, take_name()));
+    }
+}
+
+static hipError_t ask_function(void) {
+    hipFunction_t f = any(FUNCTION);
+    int value, block;
+    char names[64];
+    switch (take(4)) {
+    case 0:
+        return hipFuncGetAttribute(take_out(&value), (hipFunction_attribute)take(12), f);
+    case 1:
+        return hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(take_out(&value), f,
+                                                                  (int)take_count(), take_count());
+    case 2:
+        return hipModuleOccupancyMaxPotentialBlockSize(take_out(&value), take_out(&block), f,
+                                                       take_count(), (int)take_count());
+    default:
+        return quernsim_evidence(f, names, sizeof names) && hipKernelNameRef(f)
+                   ? hipSuccess
+                   : hipErrorInvalidHandle;
+    }
+}
+
+/** Launches with arguments that are device memory, mostly. */
+static hipError_t launch(void) {
+    hipFunction_t f = any(FUNCTION);
+    void *memory = take(16) ? slots[MEMORY][take(SLOTS)] : take_memory();
+    void *params[] = {&memory, &memory, &memory, &memory};
+    const unsigned grid = take(4), block = take(8) ? take(65) : (unsigned)take_count();
+    const unsigned lds = take(8) ? 0 : (unsigned)take_count();
+    hipStream_t stream = any(STREAM);
+    switch (take(4)) {
+    case 0:
+        return hipExtModuleLaunchKernel(f, grid * block, 1, 1, block, 1, 1, lds, stream,
+                                        take_out(params), nullptr, any(EVENT), any(EVENT), take(3));
+    case 1:
+        return hipModuleLaunchCooperativeKernel(f, grid, 1, 1, block, 1, 1, lds, stream,
+                                                take_out(params));
+    default:
+        return hipModuleLaunchKernel(f, grid, 1, 1, block, 1, 1, lds, stream, take_out(params),
+                                     nullptr);
+    }
+}
+
+/** Calls by a program's kernel or variable, where there is none. */
+static hipError_t use_registered(void) {
+    void *handle = any(FUNCTION), *out;
+    const dim3 one = {1, 1, 1};
+    hipFuncAttributes attributes;
+    size_t bytes;
+    switch (take(5)) {
+    case 0:
+        return hipLaunchKernel(handle, one, one, nullptr, 0, any(STREAM));
+    case 1:
+        return hipFuncGetAttributes(take_out(&attributes), handle);
+    case 2:
+        return hipGetSymbolAddress(take_out(&out), handle);
+    case 3:
+        return hipGetSymbolSize(take_out(&bytes), handle);
+    default:
+        return hipMemcpyToSymbol(handle, host, 4, take_count(), hipMemcpyHostToDevice);
+    }
+}
+
+// ---- hiprtc
+
+/** Returns an error of HIP's for a result of hiprtc's, which must be one that there is. */
+static hipError_t of_rtc(hiprtcResult result) {
+    if (strcmp(hiprtcGetErrorString(result), "unknown result") == 0)
+        abort();
+    return result == HIPRTC_SUCCESS ? hipSuccess : hipErrorInvalidValue;
+}
+
+static hipError_t create_program(void) {
+    const char *texts[] = {"int x;", take(4) ? "y.h" : nullptr};
+    hiprtcProgram program = nullptr;
+    const int headers = take(4) ? 0 : (int)take(3) - 1;
+    return made(
+        PROGRAM, &program,
+        of_rtc(hiprtcCreateProgram(take_out(&program), take(8) ? "" : nullptr, texts[1],
+                                   headers > 1 ? 1 : headers, take_out(texts), take_out(texts))));
+}
+
+static hipError_t use_program(void) {
+    hiprtcProgram p = any(PROGRAM);
+    const char *name, *options[] = {take(2) ? "" : nullptr};
+    size_t bytes;
+    char text[64];
+    switch (take(8)) {
+    case 0:
+        return of_rtc(hiprtcAddNameExpression(p, take_name()));
+    case 1:
+        return of_rtc(hiprtcGetLoweredName(p, take_name(), take_out(&name)));
+    case 2:
+        return of_rtc(hiprtcGetProgramLogSize(p, take_out(&bytes)));
+    case 3:
+        return of_rtc(hiprtcGetProgramLog(p, take_out(text)));
+    case 4:
+        return of_rtc(hiprtcGetCodeSize(p, take_out(&bytes)));
+    case 5:
+        return of_rtc(hiprtcGetBitcode(p, take_out(text)));
+    case 6:
+        return of_rtc(hiprtcGetCode(p, take_out(text)));
+    default: // with an option that is refused
+        return of_rtc(hiprtcCompileProgram(p, 1, take_out(options)));
+    }
+}
+
+static hipError_t create_link(void) {
+    int options[] = {10000, (int)take(2) ? 10001 : 7};
+    const char *backend[] = {"-O1", nullptr};
+    void *values[] = {backend, (void *)(uintptr_t)take(3)};
+    hiprtcLinkState link = nullptr;
+    return made(LINK, &link,
+                of_rtc(hiprtcLinkCreate(take(2) ? 0 : 2, take_out(options), take_out(values),
+                                        take_out(&link))));
+}
+
+static hipError_t use_link(void) {
+    enum { BITCODE = 100 };
+    hiprtcLinkState link = any(LINK);
+    void *code;
+    size_t bytes;
+    switch (take(3)) {
+    case 0: // no input is good, so that clang is not started
+        return of_rtc(hiprtcLinkAddData(link, take(2) ? BITCODE : (int)take_count(), take_out(host),
+                                        0, nullptr, take(2), nullptr, nullptr));
+    case 1:
+        return of_rtc(
+            hiprtcLinkAddFile(link, BITCODE, take(2) ? "/nowhere" : nullptr, 0, nullptr, nullptr));
+    default:
+        return of_rtc(hiprtcLinkComplete(link, take_out(&code), take_out(&bytes)));
+    }
+}
+
+// ---- graphs
+
+static hipError_t create_graph(void) {
+    hipGraph_t graph = nullptr;
+    if (take(2))
+        return made(GRAPH, &graph, hipGraphCreate(take_out(&graph), take(8) == 7));
+    return made(GRAPH, &graph, hipGraphClone(take_out(&graph), any(GRAPH)));
+}
+
+/** Takes up to two nodes on which a node is to depend. */
+static size_t take_nodes(hipGraphNode_t nodes[2]) {
+    nodes[0] = any(NODE);
+    nodes[1] = any(NODE);
+    return take(4) ? take(2) : take(3);
+}
+
+static hipKernelNodeParams take_kernel(void **params) {
+    return (hipKernelNodeParams){.func = any(FUNCTION),
+                                 .gridDim = {take(3), 1, 1},
+                                 .blockDim = {take(65), 1, 1},
+                                 .kernelParams = take_out(params)};
+}
+
+static hipMemsetParams take_fill(void) {
+    return (hipMemsetParams){.dst = take(16) ? slots[MEMORY][take(SLOTS)] : any(RANGE),
+                             .elementSize = take(5),
+                             .height = take(3),
+                             .pitch = take(65),
+                             .width = take(17)};
+}
+
+static hipError_t add_node(void) {
+    hipGraph_t graph = any(GRAPH);
+    hipGraphNode_t on[2], node = nullptr;
+    const size_t n = take_nodes(on);
+    hipGraphNode_t *out = take_out(&node);
+    void *memory = slots[MEMORY][take(SLOTS)], *params[] = {&memory, &memory, &memory, &memory};
+    const hipKernelNodeParams kernel = take_kernel(params);
+    const hipMemcpy3DParms box = take_box();
+    const hipMemsetParams fill = take_fill();
+    const hipHostNodeParams call = {take(8) ? do_nothing : nullptr, nullptr};
+    hipMemAllocNodeParams alloc = {.poolProps = {.allocType = 1, .location = {1, (int)take(3)}},
+                                   .bytesize = take_count()};
+    hipError_t error;
+    switch (take(10)) {
+    case 0:
+        return shown(NODE, &node, hipGraphAddEmptyNode(out, graph, on, n));
+    case 1:
+        return shown(NODE, &node, hipGraphAddKernelNode(out, graph, on, n, &kernel));
+    case 2:
+        return shown(NODE, &node, hipGraphAddMemcpyNode(out, graph, on, n, &box));
+    case 3:
+        return shown(NODE, &node, hipGraphAddMemsetNode(out, graph, on, n, &fill));
+    case 4:
+        return shown(NODE, &node, hipGraphAddHostNode(out, graph, on, n, &call));
+    case 5:
+        return shown(NODE, &node, hipGraphAddChildGraphNode(out, graph, on, n, any(GRAPH)));
+    case 6:
+        return shown(NODE, &node, hipGraphAddEventRecordNode(out, graph, on, n, any(EVENT)));
+    case 7:
+        return shown(NODE, &node, hipGraphAddEventWaitNode(out, graph, on, n, any(EVENT)));
+    case 8:
+        error = hipGraphAddMemAllocNode(out, graph, on, n, &alloc);
+        shown(NODE, &node, error);
+        return shown(MEMORY, &alloc.dptr, error);
+    default:
+        return shown(NODE, &node, hipGraphAddMemFreeNode(out, graph, on, n, any(MEMORY)));
+    }
+}
+
+static hipError_t change_graph(void) {
+    hipGraph_t graph = any(GRAPH);
+    hipGraphNode_t a = any(NODE), b = any(NODE), list[4];
+    size_t count = take(5);
+    switch (take(7)) {
+    case 0:
+        return hipGraphAddDependencies(graph, &a, &b, take(2));
+    case 1:
+        return hipGraphRemoveDependencies(graph, &a, &b, take(2));
+    case 2:
+        return hipGraphGetNodes(graph, take_out(list), take_out(&count));
+    case 3:
+        return hipGraphNodeGetDependentNodes(a, take_out(list), take_out(&count));
+    case 4:
+        return shown(NODE, &b, hipGraphNodeFindInClone(take_out(&b), a, graph));
+    case 5:
+        return shown(GRAPH, &graph, hipGraphChildGraphNodeGetGraph(a, take_out(&graph)));
+    default:
+        return hipGraphDestroyNode(a);
+    }
+}
+
+/** Changes a node, or its copy in an executable graph; or asks what it has. */
+static hipError_t change_node(void) {
+    hipGraphExec_t exec = any(EXEC);
+    hipGraphNode_t node = any(NODE);
+    void *memory = slots[MEMORY][take(SLOTS)], *params[] = {&memory, &memory, &memory, &memory};
+    hipKernelNodeParams kernel = take_kernel(params);
+    hipMemcpy3DParms box = take_box();
+    hipMemsetParams fill = take_fill();
+    unsigned enabled;
+    switch (take(11)) {
+    case 0:
+        return hipGraphKernelNodeSetParams(node, take_out(&kernel));
+    case 1:
+        return hipGraphExecKernelNodeSetParams(exec, node, take_out(&kernel));
+    case 2:
+        return hipGraphKernelNodeGetParams(node, take_out(&kernel));
+    case 3:
+        return hipGraphExecMemcpyNodeSetParams(exec, node, take_out(&box));
+    case 4:
+        return hipGraphMemcpyNodeGetParams(node, take_out(&box));
+    case 5:
+        return hipGraphExecMemsetNodeSetParams(exec, node, take_out(&fill));
+    case 6:
+        return hipGraphExecChildGraphNodeSetParams(exec, node, any(GRAPH));
+    case 7:
+        return hipGraphExecEventRecordNodeSetEvent(exec, node, any(EVENT));
+    case 8:
+        return hipGraphEventWaitNodeSetEvent(node, any(EVENT));
+    case 9:
+        return hipGraphNodeSetEnabled(exec, node, take(2));
+    default:
+        return hipGraphNodeGetEnabled(exec, node, take_out(&enabled));
+    }
+}
+
+static hipError_t use_graph(void) {
+    hipGraphExec_t exec = nullptr;
+    hipGraphNode_t node;
+    hipGraphExecUpdateResult result;
+    switch (take(5)) {
+    case 0:
+    case 1:
+        return made(EXEC, &exec,
+                    hipGraphInstantiateWithFlags(take_out(&exec), any(GRAPH), take(3)));
+    case 2:
+    case 3:
+        return hipGraphLaunch(any(EXEC), any(STREAM));
+    default:
+        return hipGraphExecUpdate(any(EXEC), any(GRAPH), take_out(&node), take_out(&result));
+    }
+}
+
+static hipError_t capture(void) {
+    hipStream_t stream = any(STREAM);
+    hipGraphNode_t on[2];
+    hipGraph_t graph = nullptr;
+    hipStreamCaptureStatus status;
+    const hipStreamCaptureMode mode = (hipStreamCaptureMode)take(4);
+    switch (take(7)) {
+    case 0:
+    case 1:
+        return hipStreamBeginCapture(stream, mode);
+    case 2:
+        graph = any(GRAPH);
+        return hipStreamBeginCaptureToGraph(stream, graph, on, nullptr, take_nodes(on), mode);
+    case 3:
+        return hipStreamIsCapturing(stream, take_out(&status));
+    case 4:
+        return hipStreamUpdateCaptureDependencies(stream, on, take_nodes(on), take(3));
+    default: // what was captured into a graph of the program's is no new graph
+        if (hipStreamEndCapture(stream, take_out(&graph)) != hipSuccess)
+            return hipSuccess;
+        end_life(GRAPH, graph);
+        return made(GRAPH, &graph, hipSuccess);
+    }
+}
+
+static hipError_t create_object(void) {
+    hipUserObject_t object = nullptr;
+    return made(OBJECT, &object,
+                hipUserObjectCreate(take_out(&object), nullptr, take(8) ? do_nothing : nullptr,
+                                    take(3), take(8) ? 1 : 0));
+}
+
+static hipError_t use_object(void) {
+    hipUserObject_t object = any(OBJECT);
+    const unsigned count = take(8) ? take(3) : (unsigned)take_count() & INT32_MAX;
+    switch (take(4)) {
+    case 0:
+        return hipUserObjectRetain(object, take(3));
+    case 1:
+        return hipGraphRetainUserObject(any(GRAPH), object, take(3), take(3));
+    case 2:
+        return hipGraphReleaseUserObject(any(GRAPH), object, count);
+    default:
+        return hipUserObjectRelease(object, count);
+    }
+}
+
+#endif
