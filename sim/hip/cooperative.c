@@ -12,8 +12,7 @@ static uint64_t count_groups(const sim_launch *l) {
     return (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
 }
 
-/** Returns whether all workgroups fit on the device at a time. */
-static bool fits(const sim_launch *l) {
+bool sim_hip_fits(const sim_launch *l) {
     const sim_chip *chip = l->function->module->device->chip;
     const sim_kernel *k = l->function->kernel;
     const uint64_t block = (uint64_t)l->block[0] * l->block[1] * l->block[2];
@@ -32,7 +31,7 @@ static uint64_t count_items(const sim_launch *l) {
 hipError_t sim_hip_cooperative(hipStream_t handle, sim_launch *l) {
     if (!sim_hip_is_function(l->function))
         return hipErrorInvalidHandle;
-    if (!fits(l))
+    if (!sim_hip_fits(l))
         return hipErrorCooperativeLaunchTooLarge;
     const sim_grids alone = {.num_items = count_items(l)};
     l->grids = l->grids ? l->grids : &alone;
@@ -166,7 +165,7 @@ static hipError_t launch_parts(part *parts, unsigned count, bool is_cooperative)
     for (unsigned i = 0; error == hipSuccess && i < count; i++) {
         if (is_cooperative && !sim_hip_is_function(parts[i].launch.function))
             error = hipErrorInvalidHandle;
-        else if (is_cooperative && !fits(&parts[i].launch))
+        else if (is_cooperative && !sim_hip_fits(&parts[i].launch))
             error = hipErrorCooperativeLaunchTooLarge;
         grids.num_items += count_items(&parts[i].launch);
     }

@@ -26,6 +26,7 @@ static uint32_t num_listed, num_hidden;   // of QUERN_SIM's devices
 static void before_fork(void) {
     sim_virtual_fork_prepare();
     sim_hip_fork_registry_prepare();
+    sim_library_fork_prepare();
     pthread_mutex_lock(&sim_hip.lock);
     if (sim_hip.memory)
         sim_memory_fork_prepare(sim_hip.memory);
@@ -43,6 +44,7 @@ static void after_fork_in_parent(void) {
     if (sim_hip.memory)
         sim_memory_fork_parent(sim_hip.memory);
     pthread_mutex_unlock(&sim_hip.lock);
+    sim_library_fork_done();
     sim_hip_fork_registry_done();
     sim_virtual_fork_done();
 }
@@ -58,6 +60,7 @@ static void after_fork_in_child(void) {
     pthread_cond_init(&sim_hip.changed, nullptr);
     sim_hip_fork_streams();
     sim_hip_fork_faults();
+    sim_library_fork_done();
     sim_hip_fork_registry_done();
     sim_virtual_fork_done();
 }
@@ -70,6 +73,7 @@ static void after_fork_in_child(void) {
     sim_pool_shutdown();
     sim_look_finish();
     sim_disassemble_shutdown();
+    sim_libraries_free_all();
     sim_graphs_free_all(); // before the modules, whose code graphs have
     for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
         sim_hip_forget_registered(&sim_hip.devices[i]);
@@ -80,6 +84,9 @@ static void after_fork_in_child(void) {
     sim_hip.num_devices = 0;
     sim_blocks_reset(nullptr);
     sim_arrays_free_all();
+    sim_events_free_all();
+    sim_user_objects_free_all();
+    sim_rtc_free_all();
     sim_managed_forget(0);
     sim_pools_reset(nullptr);
     sim_virtual_reset(nullptr);
@@ -351,6 +358,7 @@ hipError_t hipDeviceReset(void) {
     sim_device *device = sim_hip_device();
     sim_hip_drain(device);
     sim_hip_forget_registered(device);
+    sim_libraries_reset(device);
     sim_hip_unload_modules(device);
     sim_memory_free_all(sim_hip.memory, SIM_REGION_DEVICE, device->id);
     sim_pools_reset(device);

@@ -148,7 +148,9 @@ hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
     };
     constexpr unsigned FENCES = 0xe0000000;
     SIM_HIP_START();
-    if (!out || flags & ~(KNOWN | FENCES) || (flags & SHARED) == hipEventInterprocess)
+    const unsigned fences = flags & FENCES; // of which one at most may be asked for
+    if (!out || flags & ~(KNOWN | FENCES) || fences & (fences - 1) ||
+        (flags & SHARED) == hipEventInterprocess)
         return sim_hip_result(hipErrorInvalidValue);
     return sim_hip_result(sim_event_create(out, flags));
 }
@@ -163,6 +165,11 @@ hipError_t hipEventDestroy(hipEvent_t event) {
         return sim_hip_result(event ? hipErrorContextIsDestroyed : hipErrorInvalidHandle);
     give_back(event);
     return hipSuccess;
+}
+
+void sim_events_free_all(void) {
+    for (hipEvent_t event; (event = sim_handle_take(SIM_HANDLE_EVENT));)
+        give_back(event);
 }
 
 hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {

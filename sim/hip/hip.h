@@ -108,12 +108,21 @@ typedef struct hipHostNodeParams {
     void *userData;
 } hipHostNodeParams;
 
+typedef union hipLaunchAttributeValue {
+    alignas(8) char pad[64];
+    int number;
+    struct {
+        void *base_ptr;
+        int hit_prop;
+        float hit_ratio;
+        int miss_prop;
+        size_t num_bytes;
+    } window; // of addresses that a cache is to keep
+} hipLaunchAttributeValue;
+
 typedef struct hipLaunchAttribute {
     int id;
-    alignas(8) union {
-        char pad[64];
-        int number;
-    } value;
+    hipLaunchAttributeValue value;
 } hipLaunchAttribute;
 
 typedef struct hipLaunchConfig_t {
@@ -372,6 +381,7 @@ HIP_API hipError_t hipFreeAsync(void *ptr, hipStream_t handle);
 HIP_API hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr);
 HIP_API hipError_t hipMemPtrGetInfo(void *ptr, size_t *bytes);
 HIP_API hipError_t hipHostAlloc(void **out, size_t bytes, unsigned flags);
+HIP_API hipError_t hipExtHostAlloc(void **out, size_t bytes, unsigned flags);
 HIP_API hipError_t hipMallocHost(void **out, size_t bytes);
 HIP_API hipError_t hipMemAllocHost(void **out, size_t bytes);
 HIP_API hipError_t hipFreeHost(void *ptr);
@@ -466,6 +476,9 @@ HIP_API hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const
                                                             int groups, int block);
 HIP_API hipError_t hipStreamGetId(hipStream_t handle, unsigned long long *id);
 HIP_API int hipGetStreamDeviceId(hipStream_t handle);
+HIP_API hipError_t hipExtStreamCreateWithCUMask(hipStream_t *out, uint32_t words,
+                                                const uint32_t *mask);
+HIP_API hipError_t hipExtStreamGetCUMask(hipStream_t handle, uint32_t words, uint32_t *mask);
 HIP_API hipError_t hipDrvGetErrorName(hipError_t error, const char **name);
 HIP_API hipError_t hipDrvGetErrorString(hipError_t error, const char **text);
 HIP_API hipError_t hipExtGetLastError(void);
@@ -533,6 +546,7 @@ HIP_API hipError_t hipLaunchKernel_spt(const void *kernel, dim3 grid, dim3 block
 
 #include "graph/hip_graph.h"
 #include "hip_launch.h"
+#include "hip_library.h"
 #include "memory/hip_memory.h"
 #include "memory/hip_virtual.h"
 #include "rtc/hip_rtc.h"

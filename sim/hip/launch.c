@@ -329,6 +329,20 @@ const sim_launch *sim_hip_launch_of(const sim_op *op) {
     return &((const launch_op *)op)->asked;
 }
 
+void sim_hip_set_cooperative(sim_op *op, bool is_cooperative) {
+    launch_op *launch = (launch_op *)op;
+    const sim_launch *l = &launch->asked;
+    uint64_t items = 1;
+    for (int i = 0; i < 3; i++)
+        items *= (uint64_t)l->grid[i] * l->block[i];
+    launch->grids = (sim_grids){.num_items = items};
+    launch->dispatch.is_cooperative = is_cooperative;
+}
+
+bool sim_hip_is_cooperative(const sim_op *op) {
+    return ((const launch_op *)op)->dispatch.is_cooperative;
+}
+
 uint8_t *sim_hip_launch_args(sim_op *op) {
     return ((launch_op *)op)->args;
 }
@@ -372,9 +386,9 @@ static hipError_t make_op(sim_op **out, const sim_device *device, const sim_laun
     fill_hidden(&op->dispatch, op->args);
     if (l->grids) {
         op->grids = *l->grids;
-        op->asked.grids = &op->grids;
+        op->asked.grids = nullptr; // the caller's
         op->dispatch.is_cooperative = true;
-        op->op.destroy = destroy_launch;
+        op->op.destroy = l->grids->shared ? destroy_launch : nullptr;
     }
     op->op.module = l->function->module;
     *out = &op->op;
@@ -397,10 +411,11 @@ hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch) {
     sim_op *op;
     if (!stream)
         return hipErrorContextIsDestroyed;
-    hipError_t error = sim_hip_launch_op(&op, stream->device, launch);
-    if (error != hipSuccess)
-        return error;
-    return sim_hip_queue(stream, op, nullptr);
+    sim_launch l = *launch;
+    if (!sim_hip_is_function(l.function)) // then it may be a library's kernel
+        sim_library_function(&l.function, launch->function, stream->device);
+    hipError_t error = sim_hip_launch_op(&op, stream->device, &l);
+    return error == hipSuccess ? sim_hip_queue(stream, op, nullptr) : error;
 }
 
 hipError_t sim_hip_launch(hipFunction_t function, const uint32_t grid[3], const uint32_t block[3],

@@ -102,8 +102,7 @@ hipError_t hipModuleLoadFatBinary(hipModule_t *out, const void *image) {
     return hipModuleLoadData(out, image);
 }
 
-/** Returns a whole file; null with errno set. */
-static void *read_file(const char *path, size_t *bytes) {
+void *sim_hip_read_file(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     if (!file)
         return nullptr;
@@ -135,7 +134,7 @@ hipError_t hipModuleLoad(hipModule_t *out, const char *path) {
     if (!out || !path)
         return sim_hip_result(hipErrorInvalidValue);
     size_t bytes;
-    void *image = read_file(path, &bytes);
+    void *image = sim_hip_read_file(path, &bytes);
     if (!image) {
         sim_hip_report("hipModuleLoad", "%s: %s", path, strerror(errno));
         return sim_hip_result(hipErrorFileNotFound);
@@ -257,8 +256,8 @@ hipError_t hipModuleGetFunctionCount(unsigned *count, hipModule_t module) {
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t module,
                               const char *name) {
     SIM_HIP_START();
-    if (!name || !enter(module))
-        return sim_hip_result(name ? hipErrorInvalidHandle : hipErrorInvalidValue);
+    if (!name || !*name || !enter(module))
+        return sim_hip_result(name && *name ? hipErrorInvalidHandle : hipErrorInvalidValue);
     uint64_t addr, size;
     if (!sim_object_global(module->object, name, &addr, &size))
         return leave(hipErrorNotFound);

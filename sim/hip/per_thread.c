@@ -37,6 +37,29 @@ hipError_t hipMemcpy2DAsync_spt(void *dst, size_t dst_pitch, const void *src, si
     return hipMemcpy2DAsync(dst, dst_pitch, src, src_pitch, width, height, kind, own(stream));
 }
 
+hipError_t hipMemcpy2DToArray_spt(hipArray_t dst, size_t x, size_t y, const void *src, size_t pitch,
+                                  size_t width, size_t height, hipMemcpyKind kind) {
+    return finish(hipMemcpy2DToArrayAsync(dst, x, y, src, pitch, width, height, kind, PER_THREAD));
+}
+
+hipError_t hipMemcpy2DToArrayAsync_spt(hipArray_t dst, size_t x, size_t y, const void *src,
+                                       size_t pitch, size_t width, size_t height,
+                                       hipMemcpyKind kind, hipStream_t stream) {
+    return hipMemcpy2DToArrayAsync(dst, x, y, src, pitch, width, height, kind, own(stream));
+}
+
+hipError_t hipMemcpy2DFromArray_spt(void *dst, size_t pitch, hipArray_const_t src, size_t x,
+                                    size_t y, size_t width, size_t height, hipMemcpyKind kind) {
+    return finish(
+        hipMemcpy2DFromArrayAsync(dst, pitch, src, x, y, width, height, kind, PER_THREAD));
+}
+
+hipError_t hipMemcpy2DFromArrayAsync_spt(void *dst, size_t pitch, hipArray_const_t src, size_t x,
+                                         size_t y, size_t width, size_t height, hipMemcpyKind kind,
+                                         hipStream_t stream) {
+    return hipMemcpy2DFromArrayAsync(dst, pitch, src, x, y, width, height, kind, own(stream));
+}
+
 hipError_t hipMemcpyToSymbol_spt(const void *symbol, const void *src, size_t bytes, size_t offset,
                                  hipMemcpyKind kind) {
     return finish(hipMemcpyToSymbolAsync(symbol, src, bytes, offset, kind, PER_THREAD));

@@ -251,6 +251,8 @@ hipError_t sim_hip_registered(hipFunction_t *out, const void *kernel, sim_device
     hipError_t error = s ? module_of(&module, s->binary, device) : hipErrorInvalidDeviceFunction;
     error = error == hipSuccess ? sim_hip_function(out, module, s->name) : error;
     pthread_mutex_unlock(&lock);
+    if (!s) // then it may be a library's kernel
+        error = sim_library_function(out, kernel, device);
     return error == hipErrorNotFound ? hipErrorInvalidDeviceFunction : error;
 }
 

@@ -77,6 +77,7 @@ struct sim_stream {
     sim_hostcall *hostcall; // null until a kernel may need it
     uint64_t printf_buffer; // guest memory; 0 until a kernel needs it
     uint64_t printf_bytes;
+    uint32_t *cu_mask; // of the units that it wishes for; null: all
 };
 
 /** Calls of hipEventRecord, and how many of them the stream reached. */
@@ -174,6 +175,10 @@ hipError_t sim_event_give(hipEvent_t event, hipError_t error);
 hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream);
 /** Makes an event. (event.c) */
 hipError_t sim_event_create(hipEvent_t *out, unsigned flags);
+/** Free what the program has left, at the end. (event.c, graph/objects.c, rtc/rtc.c) */
+void sim_events_free_all(void);
+void sim_user_objects_free_all(void);
+void sim_rtc_free_all(void);
 /** Ends that an event has the counts of a file. (ipc/events.c) */
 void sim_event_unshare(hipEvent_t event);
 hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event);
@@ -290,6 +295,16 @@ hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void 
  *  hipErrorOutOfMemory. */
 hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name);
 bool sim_hip_is_function(hipFunction_t function);
+/** Returns a whole file; null with errno set. */
+void *sim_hip_read_file(const char *path, size_t *bytes);
+/** Finds the function of a library's kernel on a device. Errors: hipErrorInvalidDeviceFunction if
+ *  the handle is none of these. (library.c) */
+hipError_t sim_library_function(hipFunction_t *out, const void *kernel, sim_device *device);
+/** Forgets what libraries have loaded onto a device; frees them all. */
+void sim_libraries_reset(const sim_device *device);
+void sim_libraries_free_all(void);
+void sim_library_fork_prepare(void);
+void sim_library_fork_done(void);
 /** The barrier of grids that wait for each other. The runtime's lock guards `references`. */
 typedef struct sim_shared_grids {
     uint64_t barrier; // guest memory
@@ -319,6 +334,11 @@ typedef struct sim_launch {
 /** Checks a launch and makes the operation, which the caller owns; for the function's device if
  *  `device` is null. (launch.c) */
 hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_launch *launch);
+/** Returns whether all workgroups of a launch fit on the device at a time. (cooperative.c) */
+bool sim_hip_fits(const sim_launch *launch);
+/** Makes a launch's operation that of a cooperative launch, whose grid is alone, or not. */
+void sim_hip_set_cooperative(sim_op *op, bool is_cooperative);
+bool sim_hip_is_cooperative(const sim_op *op);
 /** Gives an operation that is a launch its number among the device's. */
 void sim_hip_number_launch(sim_op *op);
 /** Returns the arguments of an operation that is a launch; what was asked for. */
@@ -418,6 +438,8 @@ typedef enum sim_handle_kind {
     SIM_HANDLE_LINK,
     SIM_HANDLE_PHYSICAL,
     SIM_HANDLE_EVENT,
+    SIM_HANDLE_LIBRARY,
+    SIM_HANDLE_KERNEL,
     SIM_HANDLE_FUNCTION,
     SIM_HANDLE_FREEING, // memory that a stream will free
 } sim_handle_kind;

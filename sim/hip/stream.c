@@ -22,6 +22,7 @@ static void release(sim_stream *stream) {
     if (--stream->references)
         return;
     sim_moment_release(stream->moment);
+    free(stream->cu_mask);
     stream->moment = nullptr;
     stream->next = spare;
     spare = stream;
@@ -421,7 +422,9 @@ hipError_t hipStreamQuery(hipStream_t handle) {
         return sim_hip_result(hipErrorContextIsDestroyed);
     pthread_mutex_lock(&sim_hip.lock);
     hipError_t error = stream->capture ? sim_capture_refuse(stream) : stream->device->error;
-    if (error == hipSuccess && stream->done < stream->queued)
+    const bool is_default = stream == stream->device->default_stream;
+    if (error == hipSuccess &&
+        (is_default ? (bool)find_busy(stream->device, true) : stream->done < stream->queued))
         error = hipErrorNotReady;
     else
         sim_hip_time_synced(stream);

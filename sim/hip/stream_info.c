@@ -3,6 +3,7 @@
 #include "runtime.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // ---- what a stream is
 
@@ -55,6 +56,48 @@ hipError_t hipStreamGetId(hipStream_t handle, unsigned long long *id) {
 int hipGetStreamDeviceId(hipStream_t handle) {
     hipDevice_t device;
     return hipStreamGetDevice(handle, &device) == hipSuccess ? device : -1;
+}
+
+// ---- masks of compute units: kept and told
+
+/** Returns the words that a mask of a device's units has. */
+static uint32_t words_of(const sim_device *device) {
+    return (device->chip->compute_units + 31) / 32;
+}
+
+/** Makes a stream that wishes for some units; bits behind the device's units say nothing. Launches
+ *  run as if there were no wish. */
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t *out, uint32_t words, const uint32_t *mask) {
+    SIM_HIP_START();
+    if (!out || !words || !mask)
+        return sim_hip_result(out ? hipErrorInvalidValue : hipErrorInvalidHandle);
+    const uint32_t all = words_of(sim_hip_device());
+    uint32_t *kept = calloc(all, sizeof *kept);
+    hipError_t error = kept ? hipStreamCreate(out) : hipErrorOutOfMemory;
+    if (error != hipSuccess) {
+        free(kept);
+        return sim_hip_result(error);
+    }
+    memcpy(kept, mask, (words < all ? words : all) * sizeof *kept);
+    (*out)->cu_mask = kept;
+    return hipSuccess;
+}
+
+hipError_t hipExtStreamGetCUMask(hipStream_t handle, uint32_t words, uint32_t *mask) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    if (!stream)
+        return sim_hip_result(hipErrorContextIsDestroyed);
+    const uint32_t units = stream->device->chip->compute_units, all = words_of(stream->device);
+    if (!mask || words < all)
+        return sim_hip_result(hipErrorInvalidValue);
+    for (uint32_t i = 0; i < all; i++) {
+        const uint32_t left = units - 32 * i;
+        mask[i] = stream->cu_mask ? stream->cu_mask[i]
+                  : left < 32     ? (UINT32_C(1) << left) - 1
+                                  : UINT32_MAX;
+    }
+    return hipSuccess;
 }
 
 // ---- the program's functions

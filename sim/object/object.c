@@ -7,6 +7,7 @@
 
 #include "../isa/decode.h"
 #include "elf.h"
+#include "entries.h"
 #include "reader.h"
 
 #include <stdarg.h>
@@ -534,6 +535,20 @@ const sim_kernel *sim_object_kernel(const sim_object *o, const char *name) {
 
 size_t sim_object_num_kernels(const sim_object *o) {
     return o->num_kernels;
+}
+
+const sim_kernel *sim_object_kernel_at(const sim_object *o, size_t index) {
+    return &o->kernels[index];
+}
+
+const void *sim_object_entry(const sim_chip *chip, const void *image, size_t bytes,
+                             size_t *out_bytes) {
+    const void *entry = nullptr;
+    char text[256];
+    sim_complaint c = {.text = text, .bytes = sizeof text};
+    const bool ok = sim_bundle_is(image, bytes) &&
+                    sim_bundle_find(chip, image, bytes, &entry, out_bytes, &c) == SIM_OBJECT_OK;
+    return ok ? entry : nullptr;
 }
 
 const char *sim_object_format(const sim_object *o, uint64_t id) {

@@ -58,6 +58,7 @@ class Program:
     def __init__(self, name, sources, includes=(), objects=(), modules=(), executables=()):
         self.name, self.sources, self.includes, self.objects = name, list(sources), list(includes), list(objects)
         self.modules, self.executables = list(modules), list(executables)
+        self.has_cases = any("hipTestMain" in str(o) for o in self.objects)
 
 
 # ---- what there is
@@ -206,6 +207,25 @@ class Runner:
             return "fail", "does not link: " + " ".join(missing)
         return ("skip", "does not link: " + _first_error(text)) if status != 0 else None
 
+    def _run_program(self, folder, arguments):
+        command = [self.quern, "sim", "--arch", self.options.arch, "--devices", str(self.options.devices), "--check", self.options.check,
+                   "--", folder / "program", *arguments]
+        status, text = self._run(command, folder, self.options.seconds)
+        if status is None:
+            return "slow", f"over {self.options.seconds} s" + _missing(text)
+        return ("pass", "") if status == 0 else ("fail", _last_error(status, text))
+
+    def _run_cases(self, folder):
+        """Runs each test case in a process of its own, as ctest does where catch_discover_tests tells it of them."""
+        _, text = self._run([self.quern, "sim", "--arch", self.options.arch, "--", folder / "program", "--list-test-names-only"], folder, self.options.seconds)
+        cases = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("quernsim:")]
+        results = [(case, *self._run_program(folder, [case.replace(",", "\\,")])) for case in cases]
+        bad = [(case, kind, reason) for case, kind, reason in results if kind != "pass"]
+        if not bad:
+            return ("pass", "") if cases else ("fail", "no test cases")
+        worst = "fail" if any(kind == "fail" for _, kind, _ in bad) else "slow"
+        return worst, f"{len(cases) - len(bad)} of {len(cases)} cases pass; " + "; ".join(f"{case}: {reason}" for case, _, reason in bad)[:400]
+
     def result(self, program):
         """Returns a kind (pass, fail, slow, skip) and the reason."""
         reason = next((why for part, why in SKIPPED.items() if part in program.name), None)
@@ -217,12 +237,7 @@ class Runner:
             wrong = self.make(program, folder)
             if wrong:
                 return wrong
-            command = [self.quern, "sim", "--arch", self.options.arch, "--devices", str(self.options.devices), "--check", self.options.check,
-                       "--", folder / "program"]
-            status, text = self._run(command, folder, self.options.seconds)
-            if status is None:
-                return "slow", f"over {self.options.seconds} s" + _missing(text)
-            return ("pass", "") if status == 0 else ("fail", _last_error(status, text))
+            return self._run_cases(folder) if program.has_cases else self._run_program(folder, [])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

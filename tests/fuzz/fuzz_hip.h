@@ -51,6 +51,8 @@ typedef enum kind {
     MEMORY, // of a device
     PINNED, // of the host
     RANGE,  // of addresses
+    LIBRARY,
+    KERNEL,
     NUM_KINDS,
 } kind;
 

@@ -75,7 +75,12 @@ static hipError_t change_context(void) {
 // ---- streams and events
 
 static hipError_t create_stream(void) {
+    const uint32_t mask[] = {take(4), take(4)};
     hipStream_t stream = nullptr;
+    if (take(4) == 0)
+        return made(
+            STREAM, &stream,
+            hipExtStreamCreateWithCUMask(take_out(&stream), take(3), take_out((void *)mask)));
     return made(STREAM, &stream,
                 hipStreamCreateWithPriority(take_out(&stream), take(3), (int)take(5) - 2));
 }
@@ -85,7 +90,10 @@ static hipError_t ask_stream(void) {
     unsigned flags;
     int number;
     unsigned long long id;
-    switch (take(5)) {
+    uint32_t mask[16];
+    switch (take(6)) {
+    case 5:
+        return hipExtStreamGetCUMask(stream, take(17), take_out(mask));
     case 0:
         return hipStreamGetFlags(stream, take_out(&flags));
     case 1:

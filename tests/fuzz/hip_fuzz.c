@@ -23,6 +23,8 @@ static hipError_t destroy(kind k, void *handle) {
         return hipEventDestroy(handle);
     case MODULE:
         return hipModuleUnload(handle);
+    case LIBRARY:
+        return hipLibraryUnload(handle);
     case GRAPH:
         return hipGraphDestroy(handle);
     case EXEC:
@@ -113,6 +115,8 @@ static hipError_t (*const calls[])(void) = {
     create_physical,
     use_range,
     pass_physical,
+    load_library,
+    use_library,
     load_module,
     use_module,
     ask_function,
@@ -140,7 +144,7 @@ static hipError_t (*const calls[])(void) = {
     capture,
 };
 
-enum { NUM_CALLS = sizeof calls / sizeof *calls, NUM_SHARED_CALLS = 40, MAX_CALLS = 200 };
+enum { NUM_CALLS = sizeof calls / sizeof *calls, NUM_SHARED_CALLS = 42, MAX_CALLS = 200 };
 
 /** Makes the calls of a part of the input. */
 static void *run(void *part) {
@@ -164,8 +168,8 @@ static void *run(void *part) {
 static void make_some(void) {
     static const uint8_t ones[] = {1, 1, 1, 1, 1, 1, 1, 1};
     hipError_t (*const makers[])(void) = {
-        create_event,   create_array, create_pool,   create_range, create_physical, load_module,
-        create_program, create_link,  create_object, create_graph, create_stream};
+        create_event, create_array,   create_pool, create_range,  create_physical, load_module,
+        load_library, create_program, create_link, create_object, create_graph,    create_stream};
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
         in = (input){ones, ones + sizeof ones};
         makers[i]();
@@ -182,15 +186,29 @@ static void make_some(void) {
         abort();
 }
 
-/** Ends captures and everything that is live. */
-static void destroy_all(void) {
-    const kind order[] = {EXEC,    GRAPH, STREAM, EVENT, ARRAY,    MODULE,
-                          PROGRAM, LINK,  PINNED, POOL,  PHYSICAL, MEMORY};
-    for (size_t i = 0; i < live.count[STREAM]; i++) {
-        hipGraph_t graph = nullptr;
-        if (hipStreamEndCapture(live.list[STREAM][i], &graph) == hipSuccess)
-            end_life(GRAPH, graph), made(GRAPH, &graph, hipSuccess);
+static void end_capture(hipStream_t stream) {
+    hipGraph_t graph = nullptr;
+    if (hipStreamEndCapture(stream, &graph) == hipSuccess) {
+        end_life(GRAPH, graph);
+        made(GRAPH, &graph, hipSuccess);
     }
+}
+
+/** Ends captures, without which nothing could be freed. */
+static void end_captures(void) {
+    const hipStream_t per_thread = (hipStream_t)2;
+    for (size_t i = 0; i < live.count[STREAM]; i++)
+        end_capture(live.list[STREAM][i]);
+    for (int device = 1; device >= 0; device--)
+        if (hipSetDevice(device) == hipSuccess)
+            end_capture(per_thread);
+}
+
+/** Destroys everything that is live. */
+static void destroy_all(void) {
+    const kind order[] = {EXEC,    GRAPH, STREAM, EVENT, ARRAY,    MODULE, LIBRARY,
+                          PROGRAM, LINK,  PINNED, POOL,  PHYSICAL, MEMORY};
+    end_captures();
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         while (live.count[order[i]])
             destroy(order[i], live.list[order[i]][--live.count[order[i]]]);

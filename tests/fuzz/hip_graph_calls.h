@@ -43,6 +43,44 @@ static hipError_t use_module(void) {
     }
 }
 
+static hipError_t load_library(void) {
+    hipLibrary_t library = nullptr;
+    const void *image = take(2) ? for_gfx942 : for_gfx1151;
+    return made(LIBRARY, &library,
+                hipLibraryLoadData(take_out(&library), take_out((void *)image), nullptr, nullptr,
+                                   take(8) == 7, nullptr, nullptr, 0));
+}
+
+static hipError_t use_library(void) {
+    hipLibrary_t library = any(LIBRARY);
+    hipKernel_t kernel = any(KERNEL), list[3];
+    hipFunction_t function = nullptr;
+    const char *name;
+    size_t offset, bytes;
+    int value;
+    switch (take(8)) {
+    case 0:
+        return shown(FUNCTION, &function, hipKernelGetFunction(take_out(&function), kernel));
+    case 1:
+        return hipKernelGetName(take_out(&name), kernel);
+    case 2:
+        return hipKernelGetLibrary(take_out(&library), kernel);
+    case 3:
+        return hipKernelGetParamInfo(kernel, take_count(), take_out(&offset), take_out(&bytes));
+    case 4:
+        return hipKernelGetAttribute(take_out(&value), (hipFunction_attribute)take(12), kernel,
+                                     take_device());
+    case 5:
+        return hipKernelSetAttribute((hipFunction_attribute)take(12), (int)take_count(), kernel,
+                                     take_device());
+    case 6:
+        return hipLibraryEnumerateKernels(take_out(list), take(4), library);
+    default:
+        kernel = nullptr;
+        return shown(KERNEL, &kernel, hipLibraryGetKernel(take_out(&kernel), library, take_name()));
+    }
+}
+
 static hipError_t ask_function(void) {
     hipFunction_t f = any(FUNCTION);
     int value, block;
@@ -65,7 +103,7 @@ static hipError_t ask_function(void) {
 
 /** Launches with arguments that are device memory, mostly. */
 static hipError_t launch(void) {
-    hipFunction_t f = any(FUNCTION);
+    hipFunction_t f = any(take(2) ? FUNCTION : KERNEL);
     void *memory = take(16) ? slots[MEMORY][take(SLOTS)] : take_memory();
     void *params[] = {&memory, &memory, &memory, &memory};
     const unsigned grid = take(4), block = take(8) ? take(65) : (unsigned)take_count();
@@ -275,8 +313,15 @@ static hipError_t change_node(void) {
     hipKernelNodeParams kernel = take_kernel(params);
     hipMemcpy3DParms box = take_box();
     hipMemsetParams fill = take_fill();
+    hipLaunchAttributeValue value = {.number = (int)take(3)};
     unsigned enabled;
-    switch (take(11)) {
+    switch (take(14)) {
+    case 11:
+        return hipGraphKernelNodeSetAttribute(node, (int)take(10), take_out(&value));
+    case 12:
+        return hipGraphKernelNodeGetAttribute(node, (int)take(10), take_out(&value));
+    case 13:
+        return hipGraphKernelNodeCopyAttributes(node, any(NODE));
     case 0:
         return hipGraphKernelNodeSetParams(node, take_out(&kernel));
     case 1:

@@ -113,6 +113,57 @@ static std::vector<char> bitcode(const char *text) {
     return code;
 }
 
+/** Bundles bitcode for the current device, as clang-offload-bundler does. */
+static std::vector<char> bundle(const std::vector<char> &code) {
+    hipDeviceProp_t properties;
+    int device;
+    OK(hipGetDevice(&device));
+    OK(hipGetDeviceProperties(&properties, device));
+    std::string name = properties.gcnArchName, id = "hip-amdgcn-amd-amdhsa--" + name.substr(0, name.find(':'));
+    const uint64_t header[] = {1, 4096, code.size(), id.size()};
+    std::vector<char> out(4096 + code.size());
+    memcpy(out.data(), "__CLANG_OFFLOAD_BUNDLE__", 24);
+    memcpy(out.data() + 24, header, sizeof header);
+    memcpy(out.data() + 24 + sizeof header, id.data(), id.size());
+    memcpy(out.data() + 4096, code.data(), code.size());
+    return out;
+}
+
+/** Puts a file into an archive, as ar does. */
+static std::vector<char> archive(const std::vector<char> &file) {
+    char text[69];
+    snprintf(text, sizeof text, "!<arch>\n%-16s%-12s%-6s%-6s%-8s%-10zu`\n", "a.bc/", "0", "0", "0", "644", file.size());
+    std::vector<char> out(text, text + 68);
+    out.insert(out.end(), file.begin(), file.end());
+    return out;
+}
+
+/** Links through HIP's own calls: bitcode in a bundle, and in a bundle in an archive. */
+static void test_bundles() {
+    std::vector<char> a = archive(bundle(bitcode("__device__ int thrice(int x) { return 3 * x; }\n")));
+    std::vector<char> b = bundle(bitcode("__device__ int thrice(int);\nextern \"C\" __global__ void call(int *x) { *x = thrice(*x); }\n"));
+    hipLinkState_t link;
+    void *code;
+    size_t bytes;
+    OK(hipLinkCreate(0, nullptr, nullptr, &link));
+    CHECK(hipLinkAddData(link, hipJitInputType(101), a.data(), a.size(), "a", 0, nullptr, nullptr) == hipErrorInvalidValue);
+    CHECK(hipLinkAddData(link, hipJitInputType(102), a.data(), a.size() - 1, "a", 0, nullptr, nullptr) == hipErrorInvalidValue);
+    OK(hipLinkAddData(link, hipJitInputType(102), a.data(), a.size(), "a", 0, nullptr, nullptr));
+    OK(hipLinkAddData(link, hipJitInputType(101), b.data(), b.size(), "b", 0, nullptr, nullptr));
+    OK(hipLinkComplete(link, &code, &bytes));
+    hipModule_t module;
+    hipFunction_t kernel;
+    OK(hipModuleLoadData(&module, code));
+    OK(hipLinkDestroy(link));
+    CHECK(hipLinkDestroy(link) == hipErrorInvalidValue);
+    OK(hipModuleGetFunction(&kernel, module, "call"));
+    Buffer<int> x(std::vector<int>{14});
+    void *args[] = {(void *)&x.data};
+    OK(hipModuleLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, args, nullptr));
+    CHECK(x.read()[0] == 42);
+    OK(hipModuleUnload(module));
+}
+
 static void test_link() {
     std::vector<char> a = bitcode("__device__ int twice(int x) { return 2 * x; }\n");
     std::vector<char> b = bitcode("__device__ int twice(int);\nextern \"C\" __global__ void call(int *x) { *x = twice(*x) + 1; }\n");
@@ -139,4 +190,5 @@ int main() {
     on_each_device(test_code);
     on_each_device(test_errors);
     on_each_device(test_link);
+    on_each_device(test_bundles);
 }

@@ -190,6 +190,8 @@ bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from) {
     to->copy = from->copy;
     to->fill = from->fill;
     to->event = from->event;
+    to->window = from->window;
+    to->priority = from->priority;
     to->driver_copy = from->driver_copy;
     to->has_driver_copy = from->has_driver_copy;
     if (from->block && !to->block) {

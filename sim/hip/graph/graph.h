@@ -23,12 +23,14 @@ struct hipGraphNode {
     sim_nodes on; // on which it depends
     sim_op *op;   // copied for each launch; null: none
     hipMemcpyKind kind;
-    hipMemcpy3DParms copy; // of a copy, as the program gave it
-    hipMemsetParams fill;  // of a fill
-    void **kernel_params;  // of a kernel: into op's arguments
-    hipEvent_t event;      // of a record or wait; a reference
-    hipGraph_t child;      // owned
-    sim_block *block;      // of an allocation or its end; a reference
+    hipMemcpy3DParms copy;          // of a copy, as the program gave it
+    hipMemsetParams fill;           // of a fill
+    void **kernel_params;           // of a kernel: into op's arguments
+    hipLaunchAttributeValue window; // of a kernel: kept and told, as
+    int priority;                   // this is
+    hipEvent_t event;               // of a record or wait; a reference
+    hipGraph_t child;               // owned
+    sim_block *block;               // of an allocation or its end; a reference
     hipMemAllocNodeParams alloc;
     HIP_MEMCPY3D driver_copy; // of a copy that a driver's call made
     bool has_driver_copy;

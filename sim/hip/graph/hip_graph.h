@@ -144,6 +144,11 @@ HIP_API hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node,
                                                const hipKernelNodeParams *params);
 HIP_API hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
                                                    const hipKernelNodeParams *params);
+HIP_API hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, int attribute,
+                                                  const hipLaunchAttributeValue *value);
+HIP_API hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, int attribute,
+                                                  hipLaunchAttributeValue *value);
+HIP_API hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t from, hipGraphNode_t to);
 HIP_API hipError_t hipGraphAddHostNode(hipGraphNode_t *out, hipGraph_t graph,
                                        const hipGraphNode_t *on, size_t count,
                                        const hipHostNodeParams *params);

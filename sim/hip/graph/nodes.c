@@ -102,6 +102,8 @@ static hipError_t set_kernel(hipGraphNode_t node, const hipKernelNodeParams *p) 
         error = sim_hip_launch_op(&op, nullptr, &l);
     if (error != hipSuccess)
         return error;
+    if (node->op) // an attribute, which stays
+        sim_hip_set_cooperative(op, sim_hip_is_cooperative(node->op));
     return sim_node_set_op(node, op) ? hipSuccess : hipErrorOutOfMemory;
 }
 

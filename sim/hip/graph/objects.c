@@ -77,6 +77,12 @@ hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned count) {
     return hipSuccess;
 }
 
+/** The program's own memory goes with the program, whose functions are no longer called. */
+void sim_user_objects_free_all(void) {
+    for (hipUserObject_t object; (object = sim_handle_take(SIM_HANDLE_USER_OBJECT));)
+        free(object);
+}
+
 // ---- what graphs keep
 
 /** Returns the place of an object in a graph's list; of the null at its end if it is not there. */

@@ -128,6 +128,18 @@ HIP_API hipError_t hipMemcpy2DFromArray(void *dst, size_t pitch, hipArray_const_
 HIP_API hipError_t hipMemcpy2DFromArrayAsync(void *dst, size_t pitch, hipArray_const_t src,
                                              size_t x, size_t y, size_t width, size_t height,
                                              hipMemcpyKind kind, hipStream_t stream);
+HIP_API hipError_t hipMemcpy2DToArray_spt(hipArray_t dst, size_t x, size_t y, const void *src,
+                                          size_t pitch, size_t width, size_t height,
+                                          hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpy2DToArrayAsync_spt(hipArray_t dst, size_t x, size_t y, const void *src,
+                                               size_t pitch, size_t width, size_t height,
+                                               hipMemcpyKind kind, hipStream_t stream);
+HIP_API hipError_t hipMemcpy2DFromArray_spt(void *dst, size_t pitch, hipArray_const_t src, size_t x,
+                                            size_t y, size_t width, size_t height,
+                                            hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpy2DFromArrayAsync_spt(void *dst, size_t pitch, hipArray_const_t src,
+                                                 size_t x, size_t y, size_t width, size_t height,
+                                                 hipMemcpyKind kind, hipStream_t stream);
 HIP_API hipError_t hipMemcpy2DArrayToArray(hipArray_t dst, size_t dst_x, size_t dst_y,
                                            hipArray_const_t src, size_t src_x, size_t src_y,
                                            size_t width, size_t height, hipMemcpyKind kind);

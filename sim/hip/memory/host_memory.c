@@ -130,6 +130,10 @@ hipError_t hipHostAlloc(void **out, size_t bytes, unsigned flags) {
     return hipHostMalloc(out, bytes, flags);
 }
 
+hipError_t hipExtHostAlloc(void **out, size_t bytes, unsigned flags) {
+    return hipHostMalloc(out, bytes, flags);
+}
+
 hipError_t hipMallocHost(void **out, size_t bytes) {
     return hipHostMalloc(out, bytes, 0);
 }

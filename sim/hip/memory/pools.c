@@ -176,8 +176,8 @@ hipError_t hipDeviceGetMemPool(hipMemPool_t *out, int device) {
 
 hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool) {
     SIM_HIP_START();
-    if (!sim_hip_device_at(device) || !pool)
-        return sim_hip_result(pool ? hipErrorInvalidDevice : hipErrorInvalidValue);
+    if (!sim_hip_device_at(device) || !pool) // as AMD's runtime has it
+        return sim_hip_result(hipErrorInvalidValue);
     if (!enter(pool))
         return sim_hip_result(hipErrorInvalidDevice);
     const bool is_its = pool->device->id == (uint32_t)device;

@@ -27,6 +27,9 @@ void rtc_folder_remove(const char *path);
 bool rtc_write(const char *folder, const char *name, const void *data, size_t bytes);
 /** Reads a file whole, with a zero behind it; null if that fails. */
 char *rtc_read(const char *folder, const char *name, size_t *bytes);
+/** Frees links that the program has left; their folders, unless they are a parent process's.
+ *  (link.c) */
+void rtc_links_free_all(void);
 /** Runs clang with the arguments, in the folder; what it says goes to the folder's file "log".
  *  Returns whether it succeeded. */
 bool rtc_run_clang(const char *folder, rtc_args *args);

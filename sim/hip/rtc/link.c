@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // hiprtc's linker: bitcode of several programs becomes one code object, by clang and lld.
+#include "../../object/entries.h"
 #include "../runtime.h"
 #include "clang.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-enum { INPUT_BITCODE = 100 };                            // hiprtcJITInputType
-enum { BACKEND_OPTIONS = 10000, BACKEND_COUNT = 10001 }; // hiprtcJIT_option
+enum { INPUT_BITCODE = 100, INPUT_BUNDLE, INPUT_ARCHIVE }; // hiprtcJITInputType
+enum { BACKEND_OPTIONS = 10000, BACKEND_COUNT = 10001 };   // hiprtcJIT_option
 
 struct ihiprtcLinkState {
     char folder[RTC_PATH_BYTES];
+    pid_t process; // that made the folder
     unsigned num_inputs;
     rtc_args options;
     char *code;
@@ -35,10 +39,16 @@ static hiprtcResult leave(hiprtcResult result) {
 }
 
 static void free_link(hiprtcLinkState link) {
-    rtc_folder_remove(link->folder);
+    if (link->process == getpid())
+        rtc_folder_remove(link->folder);
     rtc_args_clear(&link->options);
     free(link->code);
     free(link);
+}
+
+void rtc_links_free_all(void) {
+    for (hiprtcLinkState link; (link = sim_handle_take(SIM_HANDLE_LINK));)
+        free_link(link);
 }
 
 /** Takes the options for clang that the program gives. Returns false at any other option. */
@@ -67,12 +77,53 @@ hiprtcResult hiprtcLinkCreate(unsigned num_options, int *options, void **values,
     const bool is_known = take_options(&link->options, num_options, options, values);
     const bool ok = is_known && sim_hip_start() == hipSuccess && rtc_folder_create(link->folder);
     if (!ok || !sim_handle_add(SIM_HANDLE_LINK, link)) {
+        if (ok)
+            rtc_folder_remove(link->folder);
         rtc_args_clear(&link->options);
         free(link);
         return is_known ? HIPRTC_ERROR_INTERNAL_ERROR : HIPRTC_ERROR_INVALID_OPTION;
     }
+    link->process = getpid();
     *out = link;
     return HIPRTC_SUCCESS;
+}
+
+/** Adds bitcode. The lock is held. */
+static hiprtcResult add(hiprtcLinkState link, const void *bitcode, size_t bytes) {
+    char file[32];
+    snprintf(file, sizeof file, "input%u.bc", link->num_inputs);
+    if (!rtc_write(link->folder, file, bitcode, bytes))
+        return HIPRTC_ERROR_INTERNAL_ERROR;
+    link->num_inputs++;
+    return HIPRTC_SUCCESS;
+}
+
+/** Adds a bundle's entry for the current device. */
+static hiprtcResult add_entry(hiprtcLinkState link, const void *bundle, size_t bytes) {
+    size_t entry_bytes;
+    const void *entry = sim_object_entry(sim_hip_device()->chip, bundle, bytes, &entry_bytes);
+    return entry && entry_bytes ? add(link, entry, entry_bytes) : HIPRTC_ERROR_INVALID_INPUT;
+}
+
+/** Adds the entries of an archive's bundles (ar's format); members that are none are passed
+ *  over. */
+static hiprtcResult add_archive(hiprtcLinkState link, const char *archive, size_t bytes) {
+    enum { MAGIC_BYTES = 8, HEADER_BYTES = 60, SIZE_AT = 48, SIZE_BYTES = 10 };
+    const unsigned before = link->num_inputs;
+    if (bytes < MAGIC_BYTES || memcmp(archive, "!<arch>\n", MAGIC_BYTES) != 0)
+        return HIPRTC_ERROR_INVALID_INPUT;
+    for (size_t at = MAGIC_BYTES, size; bytes - at > HEADER_BYTES; at += size + size % 2) {
+        char text[SIZE_BYTES + 1] = "";
+        memcpy(text, archive + at + SIZE_AT, SIZE_BYTES);
+        size = strtoul(text, nullptr, 10);
+        at += HEADER_BYTES;
+        if (size > bytes - at)
+            return HIPRTC_ERROR_INVALID_INPUT;
+        add_entry(link, archive + at, size);
+        if (size == bytes - at)
+            break;
+    }
+    return link->num_inputs > before ? HIPRTC_SUCCESS : HIPRTC_ERROR_INVALID_INPUT;
 }
 
 hiprtcResult hiprtcLinkAddData(hiprtcLinkState link, int type, void *data, size_t bytes,
@@ -83,17 +134,19 @@ hiprtcResult hiprtcLinkAddData(hiprtcLinkState link, int type, void *data, size_
         return HIPRTC_ERROR_INVALID_INPUT;
     if (num_options)
         return leave(HIPRTC_ERROR_INVALID_OPTION);
-    if (type != INPUT_BITCODE) {
-        sim_hip_report("hiprtcLinkAddData", "input of type %d; accepted: %d, bitcode", type,
-                       INPUT_BITCODE);
-        return leave(HIPRTC_ERROR_INVALID_INPUT);
+    switch (type) {
+    case INPUT_BITCODE:
+        return leave(add(link, data, bytes));
+    case INPUT_BUNDLE:
+        return leave(add_entry(link, data, bytes));
+    case INPUT_ARCHIVE:
+        return leave(add_archive(link, data, bytes));
     }
-    char file[32];
-    snprintf(file, sizeof file, "input%u.bc", link->num_inputs);
-    if (!rtc_write(link->folder, file, data, bytes))
-        return leave(HIPRTC_ERROR_INTERNAL_ERROR);
-    link->num_inputs++;
-    return leave(HIPRTC_SUCCESS);
+    sim_hip_report("hiprtcLinkAddData",
+                   "input of type %d; accepted: %d, bitcode, %d, a bundle of it, %d, an archive of "
+                   "bundles",
+                   type, INPUT_BITCODE, INPUT_BUNDLE, INPUT_ARCHIVE);
+    return leave(HIPRTC_ERROR_INVALID_INPUT);
 }
 
 hiprtcResult hiprtcLinkAddFile(hiprtcLinkState link, int type, const char *path,

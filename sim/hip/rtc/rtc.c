@@ -73,6 +73,12 @@ static hiprtcResult leave(hiprtcResult result) {
     return result;
 }
 
+void sim_rtc_free_all(void) {
+    for (hiprtcProgram p; (p = sim_handle_take(SIM_HANDLE_PROGRAM));)
+        free_program(p);
+    rtc_links_free_all();
+}
+
 // ---- making
 
 hiprtcResult hiprtcVersion(int *major, int *minor) {
