@@ -168,9 +168,10 @@ hipError_t hipDevicePrimaryCtxSetFlags(hipDevice_t device, unsigned flags) {
     return error == hipSuccess ? sim_hip_result(hipErrorContextAlreadyInUse) : error;
 }
 
-// ---- caches and banks: AMD's chips have nothing to configure
+// ---- caches and banks: AMD's chips have nothing to configure; a wish for the cache is told
 
 enum { PREFER_EQUAL = 3, BANKS_4_BYTES = 1, BANKS_8_BYTES = 2 };
+static atomic_int cache_configs[SIM_MAX_DEVICES];
 
 static hipError_t give(int *out, int value) {
     SIM_HIP_START();
@@ -186,11 +187,14 @@ static hipError_t accept(int config, int max) {
 }
 
 hipError_t hipDeviceGetCacheConfig(int *config) {
-    return give(config, 0);
+    return give(config, atomic_load(&cache_configs[sim_hip_device()->id]));
 }
 
 hipError_t hipDeviceSetCacheConfig(int config) {
-    return accept(config, PREFER_EQUAL);
+    hipError_t error = accept(config, PREFER_EQUAL);
+    if (error == hipSuccess)
+        atomic_store(&cache_configs[sim_hip_device()->id], config);
+    return error;
 }
 
 hipError_t hipDeviceGetSharedMemConfig(int *config) {
@@ -202,11 +206,11 @@ hipError_t hipDeviceSetSharedMemConfig(int config) {
 }
 
 hipError_t hipCtxGetCacheConfig(int *config) {
-    return give(config, 0);
+    return hipDeviceGetCacheConfig(config);
 }
 
 hipError_t hipCtxSetCacheConfig(int config) {
-    return accept(config, PREFER_EQUAL);
+    return hipDeviceSetCacheConfig(config);
 }
 
 hipError_t hipCtxGetSharedMemConfig(int *config) {

@@ -234,7 +234,7 @@ static void test_modules(void **state) {
     hipFunction_t f;
     assert_int_equal(hip.hipModuleGetFunction(&f, module, "t_none"), hipErrorNotFound);
     OK(hip.hipModuleUnload(module));
-    assert_int_equal(hip.hipModuleUnload(module), hipErrorInvalidHandle);
+    assert_int_equal(hip.hipModuleUnload(module), hipErrorNotFound);
     image[48] = 0x4F; // e_flags: gfx950
     assert_int_equal(hip.hipModuleLoadData(&module, image), hipErrorNoBinaryForGpu);
     image[0] = 0;

@@ -74,7 +74,15 @@ hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void 
 }
 
 static hipError_t load(hipModule_t *out, const void *image, size_t bytes, const char *what) {
-    return sim_hip_load_module(out, sim_hip_device(), image, bytes, what);
+    hipModule_t module;
+    hipError_t error = sim_hip_load_module(&module, sim_hip_device(), image, bytes, what);
+    if (error == hipSuccess && !sim_module_make_managed(module)) {
+        hipModuleUnload(module);
+        error = hipErrorOutOfMemory;
+    }
+    if (error == hipSuccess)
+        *out = module;
+    return error;
 }
 
 hipError_t hipModuleLoadData(hipModule_t *out, const void *image) {
@@ -131,7 +139,7 @@ void *sim_hip_read_file(const char *path, size_t *bytes) {
 
 hipError_t hipModuleLoad(hipModule_t *out, const char *path) {
     SIM_HIP_START();
-    if (!out || !path)
+    if (!out || !path || !*path)
         return sim_hip_result(hipErrorInvalidValue);
     size_t bytes;
     void *image = sim_hip_read_file(path, &bytes);
@@ -149,6 +157,7 @@ static void free_module(hipModule_t module) {
         next = f->next;
         free(f);
     }
+    sim_module_free_managed(module);
     sim_object_unload(module->object);
     free(module);
 }
@@ -185,8 +194,8 @@ static void sweep(void) {
 
 hipError_t hipModuleUnload(hipModule_t module) {
     SIM_HIP_START();
-    if (!enter(module))
-        return sim_hip_result(hipErrorInvalidHandle);
+    if (!enter(module)) // as AMD's runtime has it
+        return sim_hip_result(module ? hipErrorNotFound : hipErrorInvalidHandle);
     sim_device *device = module->device;
     retire(place_of(module));
     pthread_mutex_unlock(&sim_hip.lock);
@@ -259,7 +268,8 @@ hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t mo
     if (!name || !*name || !enter(module))
         return sim_hip_result(name && *name ? hipErrorInvalidHandle : hipErrorInvalidValue);
     uint64_t addr, size;
-    if (!sim_object_global(module->object, name, &addr, &size))
+    if (!sim_module_find_managed(module, name, &addr, &size) &&
+        !sim_object_global(module->object, name, &addr, &size))
         return leave(hipErrorNotFound);
     if (out)
         *out = (void *)addr;

@@ -18,7 +18,7 @@ static uint32_t groups_per_unit(const sim_chip *c, const sim_kernel *k, uint32_t
 
 static hipError_t active_groups(int *groups, hipFunction_t f, int block, size_t dynamic_lds,
                                 unsigned flags) {
-    if (!groups || block <= 0 || block > MAX_BLOCK || flags > 1)
+    if (!groups || block <= 0 || flags > 1) // of a block too large, none fits
         return hipErrorInvalidValue;
     *groups =
         (int)groups_per_unit(f->module->device->chip, f->kernel, (uint32_t)block, dynamic_lds);

@@ -106,8 +106,9 @@ struct sim_module {
     sim_device *device;
     sim_object *object;
     struct sim_function *functions;
-    atomic_uint num_ops;     // that run its code, of streams and graphs
-    struct sim_module *next; // of the device, or of those that were unloaded
+    struct sim_module_managed *managed; // its variables in managed memory (module_managed.c)
+    atomic_uint num_ops;                // that run its code, of streams and graphs
+    struct sim_module *next;            // of the device, or of those that were unloaded
 };
 
 struct sim_device {
@@ -295,6 +296,12 @@ hipError_t sim_hip_load_module(hipModule_t *out, sim_device *device, const void 
  *  hipErrorOutOfMemory. */
 hipError_t sim_hip_function(hipFunction_t *out, hipModule_t module, const char *name);
 bool sim_hip_is_function(hipFunction_t function);
+/** Gives a module that the program loads memory for its managed variables. Returns false without
+ *  memory. (module_managed.c) */
+bool sim_module_make_managed(hipModule_t module);
+void sim_module_free_managed(hipModule_t module);
+/** Finds a managed variable. Returns false if there is none of this name. */
+bool sim_module_find_managed(hipModule_t module, const char *name, uint64_t *addr, uint64_t *bytes);
 /** Returns a whole file; null with errno set. */
 void *sim_hip_read_file(const char *path, size_t *bytes);
 /** Finds the function of a library's kernel on a device. Errors: hipErrorInvalidDeviceFunction if

@@ -92,7 +92,7 @@ hipError_t hipGetDeviceFlags(unsigned *flags) {
     return hipSuccess;
 }
 
-enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1 };
+enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { MAX_STACK = (128 << 10) - 16, DEFAULT_STACK = 1024 };
 enum { DEFAULT_PRINTF = 1 << 20, MIN_PRINTF = 1 << 12, MAX_PRINTF = 1 << 30 };
 
@@ -112,7 +112,8 @@ hipError_t hipDeviceGetLimit(size_t *value, int limit) {
 hipError_t hipDeviceSetLimit(int limit, size_t value) {
     SIM_HIP_START();
     if (limit < LIMIT_STACK || limit > LIMIT_PRINTF)
-        return sim_hip_result(hipErrorUnsupportedLimit);
+        return sim_hip_result(limit == LIMIT_HEAP ? hipErrorUnsupportedLimit
+                                                  : hipErrorInvalidValue);
     sim_device *device = sim_hip_device();
     if (limit == LIMIT_STACK ? value > MAX_STACK : value < MIN_PRINTF || value > MAX_PRINTF)
         return sim_hip_result(hipErrorInvalidValue);

@@ -195,10 +195,12 @@ static int leave_handles(void) {
     OK(hip.hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
     assert_int_equal(hip.hiprtcLinkCreate(0, nullptr, nullptr, &link), HIPRTC_SUCCESS);
     assert_int_equal(hip.hiprtcLinkAddData(link, 100, data, 3, "a", 0, nullptr, nullptr), 0);
-    pid_t child = fork(); // whose end must leave the parent's files alone
+#if !__has_feature(thread_sanitizer) // which takes a lock that is made anew for one that is held
+    pid_t child = fork();            // whose end must leave the parent's files alone
     if (child == 0)
         exit(0);
     waitpid(child, nullptr, 0);
+#endif
     return hip.hiprtcLinkAddData(link, 100, data, 3, "a", 0, nullptr, nullptr) != 0;
 }
 

@@ -79,7 +79,7 @@ static bool release(worker *w) {
     WELL(hip.hipStreamDestroy(w->first));
     WELL(hip.hipStreamDestroy(w->second));
     WELL(hip.hipModuleUnload(w->module));
-    CHECK(hip.hipModuleUnload(w->module) == hipErrorInvalidHandle);
+    CHECK(hip.hipModuleUnload(w->module) == hipErrorNotFound);
     return true;
 }
 

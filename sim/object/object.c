@@ -569,6 +569,10 @@ bool sim_object_global(const sim_object *o, const char *name, uint64_t *addr, ui
     return false;
 }
 
+const char *sim_object_global_at(const sim_object *o, size_t index) {
+    return index < o->num_globals ? o->globals[index].name : nullptr;
+}
+
 bool sim_object_source(const sim_object *o, uint64_t pc, sim_source *out) {
     const bool found = sim_sources_find(&o->sources, pc - o->region->base, out);
     out->end += o->region->base;

@@ -14,11 +14,12 @@ struct Pair {
 };
 
 extern "C" __device__ int module_offset = 40;
+extern "C" __managed__ int module_managed = 5;
 
 extern "C" __global__ void module_scale(const int *x, int *out, int n, char factor, Pair pair) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)
-        out[i] = x[i] * factor + pair.low + int(pair.high) + module_offset;
+        out[i] = x[i] * factor + pair.low + int(pair.high) + module_offset + module_managed - 5;
 }
 
 static std::string contents(const char *path) {
@@ -59,13 +60,17 @@ static void test_launches(hipModule_t module) {
     OK(hipModuleLaunchKernel(function, 2, 1, 1, 64, 1, 1, 0, nullptr, params, nullptr));
     check_scaled(out.read(), 40);
 
+    hipDeviceptr_t managed; // has one address for host and device
+    OK(hipModuleGetGlobal(&managed, &bytes, module, "module_managed"));
+    CHECK(bytes == 4 && *(int *)managed == 5);
+    *(int *)managed = 6;
     int offset = 77;
     OK(hipMemcpyHtoD(global, &offset, sizeof offset));
     OK(hipMemset(out.data, 0, 400));
     size_t size = sizeof args;
     void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &args, HIP_LAUNCH_PARAM_BUFFER_SIZE, &size, HIP_LAUNCH_PARAM_END};
     OK(hipModuleLaunchKernel(function, 2, 1, 1, 64, 1, 1, 0, nullptr, nullptr, extra));
-    check_scaled(out.read(), 77);
+    check_scaled(out.read(), 78);
 
     int threads;
     OK(hipFuncGetAttribute(&threads, HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));

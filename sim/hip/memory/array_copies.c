@@ -21,8 +21,9 @@ static hipError_t to_array(hipArray_t dst, size_t x, size_t y, const void *src, 
     SIM_HIP_START();
     sim_side to, from = {(uint8_t *)src, pitch, 0};
     hipError_t error =
-        src ? sim_array_side(&to, dst, (hipPos){x, y, 0}, (hipExtent){width, height, 1})
-            : hipErrorInvalidValue;
+        src && dst ? sim_array_side(&to, dst, (hipPos){x, y, 0}, (hipExtent){width, height, 1})
+        : dst      ? hipErrorInvalidValue
+                   : hipErrorInvalidHandle; // as AMD's runtime has it
     return sim_hip_result(
         error == hipSuccess ? copy(to, from, width, height, kind, stream, is_async) : error);
 }
@@ -33,8 +34,9 @@ static hipError_t from_array(void *dst, size_t pitch, hipArray_const_t src, size
     SIM_HIP_START();
     sim_side to = {dst, pitch, 0}, from;
     hipError_t error =
-        dst ? sim_array_side(&from, src, (hipPos){x, y, 0}, (hipExtent){width, height, 1})
-            : hipErrorInvalidValue;
+        src && dst ? sim_array_side(&from, src, (hipPos){x, y, 0}, (hipExtent){width, height, 1})
+        : src      ? hipErrorInvalidValue
+                   : hipErrorInvalidHandle;
     return sim_hip_result(
         error == hipSuccess ? copy(to, from, width, height, kind, stream, is_async) : error);
 }

@@ -181,6 +181,8 @@ hipError_t hipMemAdvise_v2(const void *ptr, size_t bytes, int what, hipMemLocati
 
 hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream) {
     SIM_HIP_START();
+    if (!ptr || !bytes)
+        return sim_hip_result(hipErrorInvalidValue);
     if (!sim_hip_stream(stream))
         return sim_hip_result(hipErrorContextIsDestroyed);
     return sim_hip_result(advise(ptr, bytes, PREFETCH, device));

@@ -156,7 +156,7 @@ void sim_pools_reset(const sim_device *device) {
 static hipError_t give(hipMemPool_t *out, int device, bool is_default) {
     SIM_HIP_START();
     if (!out || !sim_hip_device_at(device))
-        return sim_hip_result(out ? hipErrorInvalidDevice : hipErrorInvalidValue);
+        return sim_hip_result(out && is_default ? hipErrorInvalidDevice : hipErrorInvalidValue);
     pthread_mutex_lock(&sim_hip.lock);
     hipMemPool_t pool =
         is_default || !current[device] ? default_pool(sim_hip_device_at(device)) : current[device];
