@@ -135,6 +135,10 @@ static void test_masks(void **state) {
     assert_memory_equal(got, mask, sizeof mask);
     assert_int_equal(got[2], 0);
     OK(hip.hipStreamDestroy(stream));
+    OK(hip.hipExtStreamCreateWithCUMask(&stream, 2, (uint32_t[]){0, 0})); // no units: all
+    OK(hip.hipExtStreamGetCUMask(stream, WORDS, got));
+    assert_int_equal(got[0], UINT32_MAX);
+    OK(hip.hipStreamDestroy(stream));
     OK(hip.hipExtStreamGetCUMask(nullptr, WORDS, got)); // of 304 units
     assert_int_equal(got[0], UINT32_MAX);
     assert_int_equal(got[9], 0xffff);

@@ -172,12 +172,16 @@ static void retire(hipModule_t *at) {
     unloaded = module;
 }
 
-/** Frees the unloaded modules whose code no operation has any more. */
-static void sweep(void) {
+/** Frees unloaded modules whose code no operation has any more: this one, and those that could not
+ *  be freed when they were unloaded; all if it is null. Another thread's is left to that thread, so
+ *  that its handle does not soon become somebody else's. */
+static void sweep(const struct sim_module *own) {
     hipModule_t unused = nullptr;
     pthread_mutex_lock(&sim_hip.lock);
     for (hipModule_t *at = &unloaded, module; (module = *at);) {
-        if (atomic_load(&module->num_ops)) {
+        const bool is_busy = atomic_load(&module->num_ops);
+        if (is_busy || (own && module != own && !module->is_late)) {
+            module->is_late |= module == own;
             at = &module->next;
             continue;
         }
@@ -200,7 +204,7 @@ hipError_t hipModuleUnload(hipModule_t module) {
     retire(place_of(module));
     pthread_mutex_unlock(&sim_hip.lock);
     sim_hip_drain(device); // the module's kernels may still be queued
-    sweep();
+    sweep(module);
     return hipSuccess;
 }
 
@@ -209,7 +213,7 @@ void sim_hip_unload_modules(sim_device *device) {
     while (device->modules)
         retire(&device->modules);
     pthread_mutex_unlock(&sim_hip.lock);
-    sweep();
+    sweep(nullptr);
 }
 
 bool sim_hip_is_function(hipFunction_t function) {

@@ -108,6 +108,7 @@ struct sim_module {
     struct sim_function *functions;
     struct sim_module_managed *managed; // its variables in managed memory (module_managed.c)
     atomic_uint num_ops;                // that run its code, of streams and graphs
+    bool is_late;                       // operations had its code when it was unloaded
     struct sim_module *next;            // of the device, or of those that were unloaded
 };
 

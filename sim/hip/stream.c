@@ -15,8 +15,11 @@
 // ---- operations
 
 // Streams that were destroyed, for new ones: a call in another thread may still have such a stream,
-// and then finds it closed.
-static sim_stream *spare;
+// and then finds it closed. Some wait before they are used again, so that a handle that is
+// destroyed twice is not somebody else's.
+enum { MIN_SPARE = 64 };
+static sim_stream *spare, **last_spare = &spare; // the first one is the oldest
+static unsigned num_spare;
 
 static void release(sim_stream *stream) {
     if (--stream->references)
@@ -24,8 +27,10 @@ static void release(sim_stream *stream) {
     sim_moment_release(stream->moment);
     free(stream->cu_mask);
     stream->moment = nullptr;
-    stream->next = spare;
-    spare = stream;
+    stream->next = nullptr;
+    *last_spare = stream;
+    last_spare = &stream->next;
+    num_spare++;
 }
 
 static void destroy_op(sim_device *device, sim_op *op) {
@@ -259,11 +264,13 @@ hipError_t sim_hip_drain(sim_device *device) {
 // ---- making and destroying
 
 static sim_stream *new_stream(sim_device *device, unsigned flags) {
-    sim_stream *stream = spare;
-    if (stream)
-        spare = stream->next;
-    else if (!(stream = malloc(sizeof *stream)))
+    sim_stream *stream = num_spare > MIN_SPARE ? spare : malloc(sizeof *stream);
+    if (!stream)
         return nullptr;
+    if (stream == spare) {
+        spare = stream->next; // there are others
+        num_spare--;
+    }
     *stream = (sim_stream){.device = device,
                            .next = device->streams,
                            .flags = flags,
@@ -486,6 +493,8 @@ void sim_hip_stop_streams(void) {
         next = spare->next;
         free(spare);
     }
+    last_spare = &spare;
+    num_spare = 0;
 }
 
 static void forget_thread(sim_stream *stream) {

@@ -65,8 +65,8 @@ static uint32_t words_of(const sim_device *device) {
     return (device->chip->compute_units + 31) / 32;
 }
 
-/** Makes a stream that wishes for some units; bits behind the device's units say nothing. Launches
- *  run as if there were no wish. */
+/** Makes a stream that wishes for some units, or for all if the mask has none; bits behind the
+ *  device's units say nothing. Launches run as if there were no wish. */
 hipError_t hipExtStreamCreateWithCUMask(hipStream_t *out, uint32_t words, const uint32_t *mask) {
     SIM_HIP_START();
     if (!out || !words || !mask)
@@ -79,7 +79,13 @@ hipError_t hipExtStreamCreateWithCUMask(hipStream_t *out, uint32_t words, const 
         return sim_hip_result(error);
     }
     memcpy(kept, mask, (words < all ? words : all) * sizeof *kept);
-    (*out)->cu_mask = kept;
+    bool has_units = false;
+    for (uint32_t i = 0; i < all; i++)
+        has_units |= kept[i] != 0;
+    if (has_units)
+        (*out)->cu_mask = kept;
+    else
+        free(kept);
     return hipSuccess;
 }
 

@@ -151,7 +151,7 @@ hiprtcResult hiprtcLinkAddData(hiprtcLinkState link, int type, void *data, size_
 
 hiprtcResult hiprtcLinkAddFile(hiprtcLinkState link, int type, const char *path,
                                unsigned num_options, int *options, void **values) {
-    if (!path || !enter(link))
+    if (!path || type < INPUT_BITCODE || type > INPUT_ARCHIVE || !enter(link))
         return HIPRTC_ERROR_INVALID_INPUT;
     leave(HIPRTC_SUCCESS);
     size_t bytes;
