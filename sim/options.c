@@ -130,14 +130,14 @@ static bool read_exec(reader *r, const char *value) {
 }
 
 static bool read_clock(reader *r, const char *value) {
-    static const char *const modes[] = {"off", "on", "full", "sample"};
+    static const char *const modes[] = {"off", "on", "full", "sample", "xcd"};
     for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
         if (strcmp(value, modes[i]) == 0) {
             r->options.clock = (sim_clock_mode)i;
             return true;
         }
     }
-    return complain(r, "clock=%s: no such mode; accepted: off, on, full, sample", value);
+    return complain(r, "clock=%s: no such mode; accepted: off, on, full, sample, xcd", value);
 }
 
 static bool read_overread(reader *r, const char *value) {

@@ -98,7 +98,7 @@ static void test_refused(void **state) {
         {"mfma=", "accepted: exact, fast"},
         {"exec=sse", "exec=sse: no such build; accepted: best"},
         {"exec=", "exec=: no such build; accepted: best"},
-        {"clock=yes", "clock=yes: no such mode; accepted: off, on, full, sample"},
+        {"clock=yes", "clock=yes: no such mode; accepted: off, on, full, sample, xcd"},
         {"chip=", "chip=: accepted: a file's name"},
         {"threads=0", "accepted: 1 to 1024"},
         {"threads=-1", "accepted: 1 to 1024"},

@@ -258,10 +258,10 @@ static void test_samples(void **) {
     static char source[SOURCE_BYTES];
     const uint32_t groups = 6 * 304 + 100;
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
-        uint32_t count[4];
-        double ns[4];
+        uint32_t count[5];
+        double ns[5];
         write_loop(source, COUNT_ONE, bodies[i], REPEATS, 6);
-        for (sim_clock_mode mode = SIM_CLOCK_ON; mode <= SIM_CLOCK_SAMPLE; mode++) {
+        for (sim_clock_mode mode = SIM_CLOCK_ON; mode <= SIM_CLOCK_XCD; mode++) {
             const test_launch launch = {.arch = "gfx942",
                                         .groups = groups,
                                         .threads = 256,
@@ -274,6 +274,8 @@ static void test_samples(void **) {
         assert_int_equal(count[SIM_CLOCK_ON], 4 * groups);
         assert_int_equal(count[SIM_CLOCK_FULL], 4 * groups);
         assert_true(count[SIM_CLOCK_SAMPLE] < groups);
+        expect_cycles(bodies[i], ns[SIM_CLOCK_XCD], ns[SIM_CLOCK_FULL]);
+        assert_int_equal(count[SIM_CLOCK_XCD], 4 * ((groups + 7) / 8));
     }
 }
 

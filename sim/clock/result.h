@@ -6,12 +6,14 @@
 #include <stdint.h>
 
 /** Which workgroups of a launch run at modelled time: none; some, from which the launch's time
- *  follows; all; or some while the others do not run at all. */
+ *  follows; all; or some while the others do not run at all: those of a sample, or all of an
+ *  XCD. */
 typedef enum sim_clock_mode {
     SIM_CLOCK_OFF,
     SIM_CLOCK_ON,
     SIM_CLOCK_FULL,
-    SIM_CLOCK_SAMPLE
+    SIM_CLOCK_SAMPLE,
+    SIM_CLOCK_XCD
 } sim_clock_mode;
 
 /** Where the cycles of a SIMD go. */

@@ -29,6 +29,8 @@ sim_sample sim_sample_of(const sim_dispatch *d) {
                     .slots = (uint64_t)(fits ? fits : 1) * units,
                     .groups = (total + xccs - 1) / xccs};
     s.run = s.groups;
+    if (d->clock_mode == SIM_CLOCK_XCD)
+        return s;
     if (d->clock_mode == SIM_CLOCK_FULL) {
         s.xcds = total < xccs ? (uint32_t)total : xccs;
         return s;
