@@ -106,6 +106,20 @@ def test_rows_keep_loads_under_way(image, tiles, group):
     assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 4 * 5
 
 
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_experts_of_few_tokens_keep_loads_under_way(target):
+    """Tests that a turn multiplies its four K-blocks, and that no wait leaves less than three K-blocks' loads under way."""
+    path = IMAGES / f"moe_few.{target}.co"
+    if not path.exists():
+        pytest.skip(f"no {target} images in this build")
+    for kernel in kernel_loop.read_kernels(str(path)):
+        body = min(kernel.matrix_loops(), key=len)  # inside the second kernel's loop over pairs
+        mix = kernel_loop.mix_of(body)
+        assert sum(i.name == "v_mfma_f32_32x32x16_fp8_fp8" for i in body) == mix["matrix"] == 4 * 8
+        assert mix["memory"] == 4 * 4 and mix["barrier"] == mix["agpr move"] == mix["scratch"] == mix["lane move"] == 0
+        assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 3 * 4
+
+
 # image, tiles of 16 x 16 a wave, K-blocks of 64 that a turn runs, copies of a wave for each
 HALVES = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
           for tile, form in (("128x128", (4 * 4, 1, 32)), ("128x128_alone", (4 * 4, 2, 32)), ("64x64", (2 * 2, 2, 16)))]

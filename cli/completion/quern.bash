@@ -59,7 +59,7 @@ _quern() {
         ;;
     check)
         options="--device --quick --seed --report --force --json --verbose"
-        words="quantize dequantize quantize_rows packbits scales scales_k_grouped norm activation rope kvcache kvcache_positions kvcache_seq_lens kvcache_gather kvcache_groups moe_route moe_sort moe_permute moe_activate moe_sum attention merge_states attention_dropout mla gemm gemm_pack sampling"
+        words="quantize dequantize quantize_rows packbits scales scales_k_grouped norm activation rope kvcache kvcache_positions kvcache_seq_lens kvcache_gather kvcache_groups moe_route moe_sort moe_permute moe_activate moe_sum moe_few attention merge_states attention_dropout mla gemm gemm_pack sampling"
         ;;
     quantize)
         options="--include --exclude --allow-nonfinite --force --json"

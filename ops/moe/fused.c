@@ -301,12 +301,11 @@ static qn_gemm_args second_product(layer *l) {
 }
 
 /** Checks the products' arguments before anything is written. */
-static qn_status check_products(qn_stream *stream, layer *l) {
+static qn_status check_products(qn_stream *stream, layer *l, qni_gemm_problem products[2]) {
     const qn_gemm_args first = first_product(l), second = second_product(l);
-    qni_gemm_problem problem;
-    QN_TRY(qni_gemm_problem_set(&problem, stream, "fused_moe: product of w1, w1_scale, bias1",
+    QN_TRY(qni_gemm_problem_set(&products[0], stream, "fused_moe: product of w1, w1_scale, bias1",
                                 &first, QN_GEMM_GROUPED_ENDS));
-    return qni_gemm_problem_set(&problem, stream, "fused_moe: product of w2, w2_scale, bias2",
+    return qni_gemm_problem_set(&products[1], stream, "fused_moe: product of w2, w2_scale, bias2",
                                 &second, QN_GEMM_GROUPED_ENDS);
 }
 
@@ -349,7 +348,53 @@ static qn_status activate(qn_stream *stream, layer *l) {
                                                    .scale_eps = quant_eps});
 }
 
-static qn_status run_layer(qn_stream *stream, layer *l) {
+static qk_moe_few_weights few_weights(const qni_gemm_problem *product) {
+    return (qk_moe_few_weights){.codes = product->b,
+                                .scale = product->scale_b,
+                                .group = product->b_group,
+                                .scale_group = product->scale_b_group,
+                                .scale_nb = product->scale_b_nb,
+                                .packed_k = (uint32_t)product->packed_k};
+}
+
+/** Returns whether the layer is of the form that op "moe_few" takes, and states its problem. */
+static bool few_problem(layer *l, const qni_tensor t[NUM_TENSORS], const qni_gemm_problem *first,
+                        const qni_gemm_problem *second, qni_moe_few_problem *p) {
+    const qn_fused_moe_args *a = l->args;
+    const bool has_limit = a->limit > 0 && a->limit < HUGE_VALF;
+    *p = (qni_moe_few_problem){.dtype = l->x,
+                               .dtype_w1 = first->dtype_b,
+                               .dtype_w2 = second->dtype_b,
+                               .dtype_out = qni_dtype_of(a->out),
+                               .x = t[T_X].data,
+                               .addend = t[T_ADDEND].data,
+                               .out = t[T_OUT].data,
+                               .weights = t[T_WEIGHTS].data,
+                               .ids = t[T_IDS].data,
+                               .expert_map = t[T_MAP].data,
+                               .w1 = few_weights(first),
+                               .w2 = few_weights(second),
+                               .x_row = t[T_X].stride[0],
+                               .addend_row = t[T_ADDEND].stride[0],
+                               .out_row = t[T_OUT].stride[0],
+                               .weights_row = t[T_WEIGHTS].stride[0],
+                               .ids_row = t[T_IDS].stride[0],
+                               .tokens = l->tokens,
+                               .top_k = l->top_k,
+                               .hidden = l->hidden,
+                               .inner = l->inner,
+                               .experts = l->experts,
+                               .mapped = t[T_MAP].data ? t[T_MAP].size[0] : 0,
+                               .eps = quant_eps};
+    if (!at(l, GATE_UP) || !at(l, ROWS_SCALE) || !at(l, HIDDEN_SCALE))
+        return false;
+    p->between = at(l, GATE_UP)->data;
+    return a->w_is_packed && a->function == QN_MOE_SILU && !has_limit && !a->is_interleaved &&
+           !a->bias1 && !a->bias2 && qni_gemm_has_block_scales(first) &&
+           qni_gemm_has_block_scales(second);
+}
+
+static qn_status run_parts(qn_stream *stream, layer *l) {
     const qn_fused_moe_args *a = l->args;
     const qn_gemm_args first = first_product(l), second = second_product(l);
     QN_TRY(sort_pairs(stream, l));
@@ -358,6 +403,15 @@ static qn_status run_layer(qn_stream *stream, layer *l) {
     QN_TRY(activate(stream, l));
     QN_TRY(qn_gemm_grouped_contiguous(stream, &second, QN_GEMM_GROUPED_ENDS));
     return qn_moe_sum(stream, a->out, at(l, MADE), a->weights, at(l, ROW_OF_PAIR), a->addend);
+}
+
+static qn_status run_layer(qn_stream *stream, layer *l, const qni_tensor t[NUM_TENSORS],
+                           const qni_gemm_problem products[2]) {
+    qni_moe_few_problem few;
+    if (few_problem(l, t, &products[0], &products[1], &few) &&
+        qni_find_cheapest(&qni_op_moe_few, stream->device, &few) >= 0)
+        return qni_run(&qni_op_moe_few, stream, &few);
+    return run_parts(stream, l);
 }
 
 /** Checks ids and the map before anything is written, as qn_moe_sort would: its messages name
@@ -380,6 +434,7 @@ static qn_status validate(qn_stream *stream, const layer *l, const qni_tensor t[
 qn_status qn_fused_moe(qn_stream *stream, const qn_fused_moe_args *args) {
     const qni_call call = {op, stream};
     qni_tensor t[NUM_TENSORS] = {};
+    qni_gemm_problem products[2];
     layer l;
     if (!stream)
         return QN_FAIL(QN_E_INVALID, "%s: stream is null", op);
@@ -389,7 +444,7 @@ qn_status qn_fused_moe(qn_stream *stream, const qn_fused_moe_args *args) {
     if (l.tokens == 0 || l.hidden == 0)
         return QN_OK;
     place_slots(&l);
-    QN_TRY(check_products(stream, &l));
+    QN_TRY(check_products(stream, &l, products));
     QN_TRY(validate(stream, &l, t));
-    return run_layer(stream, &l);
+    return run_layer(stream, &l, t, products);
 }

@@ -34,6 +34,12 @@ static const qni_variant sum_variants[] = {
 };
 #undef QN_TABLE_OF_moe_sum
 
+#define QN_TABLE_OF_moe_few 0,
+static const qni_variant few_variants[] = {
+#include "variants.def"
+};
+#undef QN_TABLE_OF_moe_few
+
 static const char *const scoring_words[] = {"softmax", "sigmoid", nullptr};
 static const qni_key route_keys[] = {{.name = "experts"},
                                      {.name = "top_k"},
@@ -102,3 +108,17 @@ const qni_op qni_op_moe_permute =
 const qni_op qni_op_moe_activate =
     QN_OP("moe_activate", activate_variants, activate_keys, describe_activate);
 const qni_op qni_op_moe_sum = QN_OP("moe_sum", sum_variants, sum_keys, describe_sum);
+
+static const qni_key few_keys[] = {{.name = "hidden"},
+                                   {.name = "inner"},
+                                   {.name = "top_k"},
+                                   {.name = "out", .words = qni_dtype_words},
+                                   {.name = "tokens", .is_of_batch = true},
+                                   {}};
+
+static void describe_few(const void *problem, int64_t *values) {
+    const qni_moe_few_problem *p = problem;
+    QN_SET_VALUES(few_keys, values, p->hidden, p->inner, p->top_k, p->dtype_out, p->tokens);
+}
+
+const qni_op qni_op_moe_few = QN_OP("moe_few", few_variants, few_keys, describe_few);

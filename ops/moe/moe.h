@@ -61,8 +61,24 @@ typedef struct qni_moe_activate_problem {
 } qni_moe_activate_problem;
 enum { QNI_MOE_GROUP = 128 }; // elements of a scale
 
+/** A valid problem of op "moe_few": a whole layer whose weights are packed FP8 with scales of 128 x
+ *  128, whose function is SiLU, without a limit, of halves, and which has no biases. fused.c has
+ *  checked everything. Strides are in elements. */
+typedef struct qni_moe_few_problem {
+    qni_dtype dtype, dtype_w1, dtype_w2, dtype_out;
+    const void *x, *addend; // addend null: none
+    void *between;          // [pairs, 2 inner], x's dtype: the first product
+    void *out;
+    const float *weights;
+    const int32_t *ids, *expert_map; // expert_map null: ids are w1's experts
+    qk_moe_few_weights w1, w2;
+    int64_t x_row, addend_row, out_row, weights_row, ids_row;
+    int64_t tokens, top_k, hidden, inner, experts, mapped; // mapped: entries of expert_map
+    float eps;                                             // of what is quantised
+} qni_moe_few_problem;
+
 extern const qni_op qni_op_moe_route, qni_op_moe_sort, qni_op_moe_permute, qni_op_moe_activate,
-    qni_op_moe_sum;
+    qni_op_moe_sum, qni_op_moe_few;
 
 /** The kernels: what variants.def lists. */
 #define QN_VARIANT QN_PROTOTYPES

@@ -75,6 +75,30 @@ typedef struct qk_moe_sum_args {
     uint32_t is_aligned; // rows begin at multiples of 16 bytes
 } qk_moe_sum_args;
 
+/** Largest sizes of a layer that few tokens pass by two launches. */
+enum { QK_MOE_FEW_HIDDEN = 8192, QK_MOE_FEW_INNER = 2048, QK_MOE_FEW_TOP_K = 32 };
+
+/** Packed weights of experts and their scales of 128 x 128, of which a row's lie side by side;
+ *  strides in elements. */
+typedef struct qk_moe_few_weights {
+    const void *codes;
+    const float *scale;
+    int64_t group, scale_group, scale_nb;
+    uint32_t packed_k;
+} qk_moe_few_weights;
+
+/** A layer of experts, of bf16 and FP8. Strides of rows are in elements. */
+typedef struct qk_moe_few_args {
+    const void *x, *addend; // addend null: none
+    void *between, *out;    // between: [pairs, 2 inner], bf16
+    const float *weights;
+    qk_moe_few_weights w1, w2;
+    qk_moe_sort_args sort; // ids, expert_map, their sizes and numbers
+    int64_t x_row, addend_row, out_row, weights_row;
+    uint32_t tokens, hidden, inner, out_dtype;
+    float eps; // the least largest magnitude of a scale's group
+} qk_moe_few_args;
+
 /** Functions of an expert's halves, in the order of qn_moe_function. */
 enum { QK_MOE_SILU, QK_MOE_GELU, QK_MOE_GELU_TANH, QK_MOE_SWIGLU };
 

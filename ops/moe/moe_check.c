@@ -9,9 +9,11 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
            : op == &qni_op_moe_sort     ? qni_moe_try_sort(run)
            : op == &qni_op_moe_permute  ? qni_moe_try_permute(run)
            : op == &qni_op_moe_activate ? qni_moe_try_activate(run)
+           : op == &qni_op_moe_few      ? qni_moe_try_few(run)
                                         : qni_moe_try_sum(run);
 }
 
-static const qni_op *const ops[] = {&qni_op_moe_route,    &qni_op_moe_sort, &qni_op_moe_permute,
-                                    &qni_op_moe_activate, &qni_op_moe_sum,  nullptr};
+static const qni_op *const ops[] = {
+    &qni_op_moe_route, &qni_op_moe_sort, &qni_op_moe_permute, &qni_op_moe_activate, &qni_op_moe_sum,
+    &qni_op_moe_few,   nullptr};
 const qni_family qni_family_moe = {"moe", ops, try_op};

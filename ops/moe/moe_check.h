@@ -14,5 +14,7 @@ qn_status qni_moe_try_activate(qni_trial_run *run);
 /** Try ops moe_permute and moe_sum: rows_check.c. */
 qn_status qni_moe_try_permute(qni_trial_run *run);
 qn_status qni_moe_try_sum(qni_trial_run *run);
+/** Tries op moe_few: few/few_check.c. */
+qn_status qni_moe_try_few(qni_trial_run *run);
 
 #endif

@@ -274,6 +274,32 @@ def test_tokens_bits_are_their_own():
         np.testing.assert_array_equal(got.view(np.uint16), whole[part].view(np.uint16))
 
 
+@pytest.mark.parametrize("device, kind", [("sim:gfx942", "e4m3fnuz"), ("sim:gfx950", "e4m3fn")])
+@pytest.mark.parametrize("hidden, inner, top_k, dtype", [(256, 128, 3, "bf16"), (1152, 384, 9, "f32")])
+def test_few_tokens_have_the_bits_of_parts(device, kind, hidden, inner, top_k, dtype):
+    """17 tokens go through the layer's parts, fewer through two launches: with zeros, large values, pairs of no expert."""
+    experts, expert_map = 4, np.array([2, -1, 0, 1, 3], np.int32)
+    x, addend, weights = normal(1, (17, hidden), BF16), normal(2, (17, hidden), np.float32), normal(3, (17, top_k))
+    x[2, :200], x[3] = 0, x[3] * 1000
+    ids = np.random.default_rng(4).integers(-1, 5, (17, top_k)).astype(np.int32)
+    (w1, s1, _), (w2, s2, _) = weights_of(5, (experts, 2 * inner, hidden), kind), weights_of(6, (experts, hidden, inner), kind)
+    (w1, s1), (w2, s2) = (quern.gemm_pack(quern.to(w, device), quern.to(s, device)) for w, s in ((w1, s1), (w2, s2)))
+    addend = addend.astype(BF16 if dtype == "bf16" else np.float32)
+
+    def run(part):
+        there = [quern.to(a[part], device) for a in (x, weights, ids, addend)]
+        out = quern.fused_moe(there[0], w1, w2, *there[1:3], w1_scale=s1, w2_scale=s2, packed=True, inner=inner, dtype=dtype,
+                              expert_map=quern.to(expert_map, device), addend=there[3])
+        return quern.numpy(out).view(np.uint8), quern.last_kernel()
+
+    whole, kernel = run(slice(17))
+    assert kernel == "moe_sum.gpu"
+    for part in (slice(1), slice(2, 5), slice(1, 17)):
+        got, kernel = run(part)
+        assert kernel == "moe_few.gpu"
+        np.testing.assert_array_equal(got, whole[part])
+
+
 def test_indices_out_of_range_are_none_on_a_gpu():
     """Without QUERN_VALIDATE a GPU takes them for -1, and NaNs come last."""
     ids = np.array([[0, 5], [-7, 1], [2, 1 << 30]], np.int32)
