@@ -4,12 +4,14 @@
 
     python bench/sim_moe.py --library build/release/libquernsim.so.0 --aiter CLONE --vllm SITE/vllm
     python bench/sim_moe.py --library FILE --tokens 1,64 --json result.json      quern alone
+    python bench/sim_moe.py ... --sides triton --tokens 64 --json result.json    one side, beside what the file has of the others
 
 CLONE is a clone of github.com/ROCm/aiter that has the commit of sim/clock/calibration/objects.py, SITE/vllm the folder of vLLM's
-package, of which only the text of two Triton functions is taken. Times are modelled (docs/clock.md), with the board's limit of
-power and without it. Those of up to 4 tokens are of a second launch, with weights that no launch has read. Weights are e4m3fnuz
-with scales of 128 x 128, x is bf16; each side's weights are in the order that it likes. First every side, with few experts and
-all results, has to agree with the layer in f32.
+package, of which only the text of two Triton functions is taken. Times are modelled, of all workgroups of one XCD (clock=xcd,
+docs/clock.md), with the board's limit of power and without it. Those of up to 64 tokens are of a second launch, with weights that
+no launch has read. Experts have as many pairs as each other, within one. Weights are e4m3fnuz with scales of 128 x 128, x is bf16;
+each side's weights are in the order that it likes. First every side, with few experts and all results, has to agree with the
+layer in f32.
 
 quern: quern.fused_moe, all its launches. AITER: the fastest of its layers of one kernel, and quern's launches for sorting and
 quantisation, which AITER has in source alone; what clears its sums is not counted. Triton: vLLM's kernel with the fastest of the
@@ -110,9 +112,12 @@ def shuffled(w):
 
 
 def route(rng, tokens, options):
-    """Returns weights and ids, of experts chosen at random."""
+    """Returns weights and ids: all experts in a random order, top_k a token, then all in another one. So experts have as many pairs
+    as each other, within one."""
     import numpy
-    ids = numpy.argsort(rng.random((tokens, options.experts)), axis=1)[:, :options.top_k].astype(numpy.int32)
+    orders = -(-tokens * options.top_k // options.experts)
+    ids = numpy.concatenate([rng.permutation(options.experts) for _ in range(orders)])[:tokens * options.top_k]
+    ids = ids.reshape(tokens, options.top_k).astype(numpy.int32)
     weights = rng.random((tokens, options.top_k), numpy.float32) + 0.5
     return weights / weights.sum(1, keepdims=True), ids
 
@@ -148,7 +153,7 @@ def quern_side(sim, make_layers, options, x, weights, ids):
 
 
 def is_long(tokens):
-    return tokens > 4
+    return tokens > 64
 
 
 def aiter_table(clone):
@@ -303,7 +308,8 @@ SIDES = {"quern": (quern_side, packed), "aiter": (aiter_side, shuffled), "triton
 
 
 def sides_of(options):
-    return [s for s in SIDES if s == "quern" or getattr(options, {"aiter": "aiter", "triton": "vllm"}[s])]
+    given = {"quern": True, "aiter": options.aiter, "triton": options.vllm}
+    return [s for s in SIDES if given[s] and s in options.sides.split(",")]
 
 
 # ---- whether the sides agree
@@ -319,7 +325,7 @@ def exact(x, codes, scales, weights, ids):
 
 
 def check(options):
-    """Fails unless each side computes the layer, in a process without a clock."""
+    """Fails unless each side computes the layer, of many tokens and of few, in a process without a clock."""
     import ml_dtypes
     import numpy
     sim, rng = Sim(options.library), numpy.random.default_rng(2)
@@ -327,14 +333,21 @@ def check(options):
     e, h, i = options.experts, options.hidden, options.inner
     codes = [rng.standard_normal(s).astype(ml_dtypes.float8_e4m3fnuz) for s in ((e, 2 * i, h), (e, h, i))]
     scales = [(rng.random((e, c.shape[1] // 128, c.shape[2] // 128)) + 0.25).astype(numpy.float32) * c.shape[2]**-0.5 for c in codes]
-    weights, ids = route(rng, 70, options)
-    x = rng.standard_normal((70, h)).astype(ml_dtypes.bfloat16)
+    for tokens in (70, 5):
+        weights, ids = route(rng, tokens, options)
+        x = rng.standard_normal((tokens, h)).astype(ml_dtypes.bfloat16)
+        check_sides(sim, options, codes, scales, x, weights, ids)
+
+
+def check_sides(sim, options, codes, scales, x, weights, ids):
+    import ml_dtypes
+    import numpy
     wanted = exact(x.astype(numpy.float32), codes, scales, weights, ids)
 
     def compare(name, sim, out):
         got = sim.download(out, ml_dtypes.bfloat16).astype(numpy.float32)
         apart = numpy.linalg.norm(got - wanted) / numpy.linalg.norm(wanted)
-        print(f"{name}: {apart:.4f} apart from f32", flush=True)
+        print(f"{name}, {len(x)} tokens: {apart:.4f} apart from f32", flush=True)
         if not apart <= 2 * A_CODE:
             raise SystemExit(f"{name} does not compute the layer")
     options.compare = compare
@@ -360,6 +373,28 @@ def measure(sim, layers, options, tokens):
     return result
 
 
+def rows_before(options):
+    """Returns the rows that the file of results has, by tokens: sides may be measured one by one."""
+    path = pathlib.Path(options.json or "")
+    return {r["tokens"]: r for r in json.loads(path.read_text())["rows"]} if path.is_file() else {}
+
+
+def command_of(options, rows):
+    """Returns the command that checks all sides and measures all rows at once."""
+    given = iter(sys.argv[1:])
+    words = [w for w in given if w not in ("--sides", "--tokens", "--check") or not next(given)]
+    text = " ".join(["python bench/sim_moe.py", *words, "--tokens", ",".join(str(r["tokens"]) for r in rows)])
+    for path, name in ((options.aiter, "CLONE"), (options.vllm, "SITE/vllm")):
+        text = text.replace(path, name) if path else text
+    return text
+
+
+def write(options, results):
+    rows = [results[t] for t in sorted(results)]
+    report = {"benchmark": "sim_moe", "command": command_of(options, rows), "rows": rows}
+    pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+
+
 def line(r):
     sides = (f"{s} {r[s]['ns'] / 1e3:.1f} us ({r[s]['unlimited_ns'] / 1e3:.1f}) {r[s]['choice']}" for s in SIDES if s in r)
     return f"{r['tokens']} tokens, {r['experts_met']} experts: " + "; ".join(sides)
@@ -371,6 +406,7 @@ def parse():
     parser.add_argument("--aiter", help="a clone of github.com/ROCm/aiter; without it AITER's side is left out")
     parser.add_argument("--vllm", help="folder of vLLM's package; without it Triton's side is left out")
     parser.add_argument("--tokens", type=numbers, default=[1, 16, 64, 256, 1024], help="comma list (default: 1 to 1024)")
+    parser.add_argument("--sides", default=",".join(SIDES), help="comma list; the file of results keeps the others' (default: %(default)s)")
     parser.add_argument("--experts", type=int, default=256)
     parser.add_argument("--hidden", type=int, default=7168)
     parser.add_argument("--inner", type=int, default=2048)
@@ -378,7 +414,12 @@ def parse():
     parser.add_argument("--check", choices=("first", "only", "not"), default="first",
                         help="when the sides' results are compared (default: %(default)s)")
     parser.add_argument("--json", help="also write the figures to this file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.experts % options.top_k:
+        parser.error(f"--experts {options.experts} is no multiple of --top-k {options.top_k}")
+    if not set(options.sides.split(",")) <= set(SIDES):
+        parser.error(f"--sides {options.sides}: accepted: {', '.join(SIDES)}")
+    return options
 
 
 def main():
@@ -391,17 +432,14 @@ def main():
         return
     if options.check == "first" and subprocess.run([sys.executable, __file__, *sys.argv[1:], "--check", "only"]).returncode:
         raise SystemExit("the sides disagree: nothing is timed")
-    os.environ.setdefault("QUERN_SIM", "arch=gfx942;clock=sample;mfma=fast")
-    sim, results, command = Sim(options.library), [], " ".join(["python bench/sim_moe.py", *sys.argv[1:]])
-    for given, name in ((options.aiter, "CLONE"), (options.vllm, "SITE/vllm")):
-        command = command.replace(given, name) if given else command
+    os.environ.setdefault("QUERN_SIM", "arch=gfx942;clock=xcd;mfma=fast")
+    sim, results = Sim(options.library), rows_before(options)
     layers = [Layer(sim, options) for _ in range(2)]  # no side's time depends on what the weights are
     for tokens in options.tokens:
-        results.append(measure(sim, layers, options, tokens))
-        print(line(results[-1]), flush=True)
+        results[tokens] = results.get(tokens, {}) | measure(sim, layers, options, tokens)
+        print(line(results[tokens]), flush=True)
         if options.json:
-            report = {"benchmark": "sim_moe", "command": command, "rows": results}
-            pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+            write(options, results)
 
 
 if __name__ == "__main__":
