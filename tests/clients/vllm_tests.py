@@ -23,7 +23,8 @@ import types
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "in_vllm")]  # in_vllm has the library that tells vLLM of GPUs
 os.environ.update(QUERN_VLLM="quiet", VLLM_LOGGING_LEVEL="ERROR", VLLM_NO_USAGE_STATS="1", VLLM_ROCM_USE_AITER="1", GPU_ARCHS="gfx942",
-                  TRITON_INTERPRET="1")  # kernels of vLLM's that are Triton's, which tests compare with
+                  TRITON_INTERPRET="1",  # kernels of vLLM's that are Triton's, which tests compare with
+                  TORCHDYNAMO_DISABLE="1")  # vLLM's own forms run as written: PyTorch's compiler would ask a GPU's driver
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

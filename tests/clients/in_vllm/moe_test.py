@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's routing and layers of experts of FP8 by quern: chosen, loaded and called as vLLM does."""
 
+import inspect
+
 import pytest
 import quern
 import torch
 from aiter_tools import BF16, F16, UNIT
 from deep_gemm_tools import F32, plain, quantised, randn
 from vllm import envs
+from vllm._aiter_ops import rocm_aiter_ops
 from vllm.model_executor.layers.fused_moe import config as moe_config
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
-from vllm.model_executor.layers.fused_moe.router.grouped_topk_router import GroupedTopk, grouped_topk
+from vllm.model_executor.layers.fused_moe.router.grouped_topk_router import GroupedTopKRouter, grouped_topk
 from vllm.model_executor.layers.quantization import fp8
 from vllm.model_executor.layers.quantization.fp8 import Fp8Config, Fp8MoEMethod
 from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8Dynamic128Sym, kFp8Static128BlockSym
@@ -18,18 +21,29 @@ from vllm.v1.worker.workspace import init_workspace_manager, is_workspace_manage
 F8Z = torch.float8_e4m3fnuz  # gfx942's
 
 
+@pytest.fixture(autouse=True)
+def no_aiter():
+    """vLLM takes AITER's experts and routing, and looks at no others, where these variables are set."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MOE"):
+            patch.delenv(name, raising=False)
+        rocm_aiter_ops.refresh_env_variables()
+        yield
+    rocm_aiter_ops.refresh_env_variables()
+
+
 # ---- routing
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
 @pytest.mark.parametrize("scoring, biased", [("sigmoid", True), ("softmax", False), ("sigmoid", False)])
 @pytest.mark.parametrize("renormalize", [True, False])
 def test_grouped_topk(renormalize, scoring, biased, dtype):
-    op = GroupedTopk(topk=4, renormalize=renormalize, num_expert_group=4, topk_group=2, scoring_func=scoring, routed_scaling_factor=2.5)
     logits, bias = randn(7, 32, dtype=dtype), randn(32) * 0.1 if biased else None
-    weights, ids = op(torch.empty(7, 8), logits, bias)
-    assert type(op).__name__ == "QuernGroupedTopk" and quern.last_kernel().startswith("moe_route.cpu")
-    # vLLM's native function is compiled when called, and what it wraps is the same in eager mode. bf16 scores would tie.
-    native = getattr(grouped_topk, "__wrapped__", grouped_topk)
+    router = GroupedTopKRouter(4, 32, 4, 2, renormalize, scoring, 2.5, bias)
+    weights, ids = router.select_experts(torch.empty(7, 8), logits)
+    assert quern.last_kernel().startswith("moe_route.cpu")
+    # vLLM's own function is compiled when called, and what it wraps is the same in eager mode. bf16 scores would tie.
+    native = inspect.unwrap(grouped_topk)
     want, want_ids = native(torch.empty(7, 8), logits.float(), 4, renormalize, 4, 2, scoring, 2.5, bias)
     order, want_order = ids.argsort(-1), want_ids.argsort(-1)
     assert torch.equal(ids.gather(1, order), want_ids.gather(1, want_order))
@@ -48,13 +62,6 @@ def config_of(activation=MoEActivation.SILU, **changes):
         num_logical_experts=EXPERTS, activation=activation, device="cpu", routing_method=moe_config.RoutingMethodType.DeepSeekV3,
         moe_parallel_config=moe_config.FusedMoEParallelConfig.make_no_parallel(), in_dtype=BF16,
         intermediate_size_per_partition=INNER, **changes)
-
-
-@pytest.fixture(autouse=True)
-def no_aiter(monkeypatch):
-    """vLLM takes AITER's experts, and looks at no others, where these variables are set."""
-    for name in ("VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MOE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def loaded(activation=MoEActivation.SILU, **changes):
@@ -169,6 +176,11 @@ def test_what_shared_experts_made_is_added_by_vllm():
     assert bool(((apart.double() - want).abs() <= size + 6 * UNIT[BF16] * want.abs().amax() + 1e-9).all())
 
 
+def test_routing_that_quern_has_not_is_vllms(caplog):
+    weights, ids = GroupedTopKRouter(4, 32, 4, 2).select_experts(torch.empty(7, 8), randn(7, 32).double())
+    assert "grouped_topk: the engine's own: " in caplog.text and weights.shape == ids.shape == (7, 4)
+
+
 def test_a_beta_that_quern_has_not_is_refused():
     activation, changes, _ = ACTS["gpt-oss's halves"]
     method, layer, _ = loaded(activation, **{**changes, "swiglu_beta": 0.5})
@@ -192,6 +204,6 @@ def test_other_experts_are_vllms(changes, why, caplog):
 
 def test_table(told):
     rows = {line.split("  ")[1]: line for line in told.splitlines()[1:]}
-    assert "moe_route.gpu" in rows["GroupedTopk"]
-    assert "VLLM_ROCM_USE_AITER" in rows["FP8 block experts"]  # which this process had set when it began
+    for name in ("grouped_topk", "FP8 block experts"):
+        assert "VLLM_ROCM_USE_AITER is set" in rows[name].replace(" or VLLM_ROCM_USE_AITER_MOE", "")  # when this process began
     assert envs.VLLM_ROCM_USE_AITER is False

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's custom ops by quern: the classes that vLLM makes, called as its models call them, against forward_native and f64."""
 
+import types
+
 import pytest
 import quern
 import torch
-from aiter_tools import BF16, F16, layer, near, rms
+from aiter_tools import BF16, F16, dequantised, layer, near, rms
 from deep_gemm_tools import F32, randn
 from engine_tools import like_native
 from vllm.model_executor.layers import activation, layernorm, rotary_embedding
+from vllm.model_executor.layers.fusion.fused_act_quant import maybe_fused_act_quant
+from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8Dynamic128Sym, kFp8StaticTensorSym
 
 H, EPS = 200, 1e-5
 DTYPES = [BF16, F16, F32]
@@ -107,6 +111,23 @@ def test_activation(kind, options, exact, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("key, group", [(kFp8StaticTensorSym, 0), (kFp8Dynamic128Sym, 128)])
+@pytest.mark.parametrize("shape", [(5, 512), (3, 2, 512)])
+def test_silu_with_quantisation_is_one_kernel(shape, key, group, dtype):
+    x, linear = 3 * randn(*shape, dtype=dtype), types.SimpleNamespace(_input_quant_key=key, input_scale=torch.tensor([0.125]))
+    got = maybe_fused_act_quant(activation.SiluAndMul(), x, linear)
+    assert ran("activation") and (got.quant_key, got.orig_dtype, got.orig_shape) == (key, dtype, (*shape[:-1], 256))
+    gate, up = x.double().view(-1, 512).chunk(2, -1)
+    want, q = torch.nn.functional.silu(gate) * up, got.data.view(-1, 256)
+    if group:
+        dequantised(q, got.scale.view(-1, 2), want, group, 8)
+    else:
+        assert got.scale is linear.input_scale
+        error = (q.double() * 0.125 - want.clamp(-240 / 8, 240 / 8)).abs()
+        assert bool((error <= 2**-4 * 1.01 * want.abs() + 2**-11 * 0.125).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_activation_of_gpt_oss(dtype):
     op, x = activation.SwigluOAIAndMul(), 5 * randn(5, 2 * H, dtype=dtype)
     got, gate, up = op(x), x.double()[:, ::2].clamp(max=7), x.double()[:, 1::2].clamp(-7, 7)
@@ -159,6 +180,7 @@ def test_table(told):
     rows = dict(line.split(None, 1) for line in told.splitlines()[1:])
     assert told.splitlines()[0].startswith("quern in vLLM ") and told.splitlines()[0].endswith("on gfx942")
     assert rows["RMSNorm"].startswith("quern, norm.gpu_") and rows["SiluAndMul"].startswith("quern, activation.gpu_")
+    assert all(rows[f"SiluAndMul-FP8-{kind}"].startswith("quern, activation.gpu") for kind in ("static", "1x128"))
     assert all("  quern, " in line or "  the engine's own  " in line for line in told.splitlines()[1:])
 
 

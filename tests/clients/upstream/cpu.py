@@ -9,7 +9,7 @@ import torch
 _SETS, _GENERATOR = [torch.set_default_device], torch.Generator
 
 
-class _OnCpu(torch.overrides.TorchFunctionMode):
+class OnCpu(torch.overrides.TorchFunctionMode):
     """Makes tensors for "cuda" on the CPU."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
@@ -82,5 +82,5 @@ def on_cpu(properties=None):
     torch.Generator = _Generator
     torch.cpu.get_rng_state, torch.cpu.set_rng_state = torch.get_rng_state, torch.set_rng_state
     torch.set_default_device = lambda device: _SETS[0](moved(device))
-    with _OnCpu():
+    with OnCpu():
         yield

@@ -1,31 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's layers of experts of FP8 with block scales, and DeepSeek's routing.
 
-vLLM has no way to register experts. The plugin therefore wraps two of its functions: the one that chooses the kernel of a layer of
-experts, and the one that builds it when the weights are there.
+vLLM has no way to register experts or what routes to them. The plugin therefore wraps three of its functions: the one that chooses the
+kernel of a layer of experts, the one that builds it when the weights are there, and the one that its router of groups calls. (vLLM's class
+GroupedTopk is a custom op, but no layer of vLLM's makes one.)
 """
 
 import functools
 
 import torch
 from vllm import envs
+from vllm._aiter_ops import rocm_aiter_ops
 from vllm.model_executor.layers.fused_moe import modular_kernel
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
-from vllm.model_executor.layers.fused_moe.router.grouped_topk_router import GroupedTopk
+from vllm.model_executor.layers.fused_moe.router import grouped_topk_router
 from vllm.model_executor.layers.fused_moe.topk_weight_and_reduce import TopKWeightAndReduceNoOP
 from vllm.model_executor.layers.quantization import fp8
 from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8Dynamic128Sym, kFp8Static128BlockSym
 from vllm.model_executor.utils import replace_parameter
+from vllm.platforms import current_platform
 
 import quern
 
 from .. import _fp8
 from . import _where
 from .linear import packs
-from .ops import register_class
 
 _ACTIVATIONS = (MoEActivation.SILU, MoEActivation.GELU, MoEActivation.GELU_TANH, MoEActivation.SWIGLUOAI, MoEActivation.SWIGLUOAI_UNINTERLEAVE)
+
+_AITER_IS_SET = "VLLM_ROCM_USE_AITER or VLLM_ROCM_USE_AITER_MOE is set"
 
 
 def _function(activation, config):
@@ -111,7 +115,8 @@ def _selected(select_fp8_moe_backend):
         can, why = QuernFp8BlockExperts.is_supported_config(QuernFp8BlockExperts, config, weight_key, activation_key, standard)
         if can and config.moe_backend == "auto" and not _aiter_is_set():
             return Fp8MoeBackend.TRITON, QuernFp8BlockExperts
-        _where.calls.tell("FP8 block experts", why or f"vLLM was told which experts to take, moe_backend {config.moe_backend}")
+        told = f"moe_backend {config.moe_backend}" if config.moe_backend != "auto" else _AITER_IS_SET
+        _where.calls.tell("FP8 block experts", why or f"vLLM was told which experts to take: {told}")
         return select_fp8_moe_backend(config, weight_key, activation_key, *arguments, **options)
 
     return wrapped
@@ -138,24 +143,41 @@ def _packed(init_moe_kernel):
 
 # ---- routing
 
-def _route(self, theirs, hidden_states, gating_output, e_score_correction_bias=None):
-    if self.num_fused_shared_experts:
-        _where.calls.tell("GroupedTopk", "shared experts among the routed ones")
-        return theirs()
-    bias = None if e_score_correction_bias is None else e_score_correction_bias.data
-    return quern.moe_route(gating_output, self.topk, bias, self.scoring_func, self.num_expert_group, self.topk_group, self.renormalize,
-                           self.routed_scaling_factor)
+def _routed(grouped_topk):
+    @functools.wraps(grouped_topk)
+    def wrapped(hidden_states, gating_output, topk, renormalize, num_expert_group=0, topk_group=0, scoring_func="softmax",
+                routed_scaling_factor=1.0, e_score_correction_bias=None):
+        def ours():
+            bias = None if e_score_correction_bias is None else e_score_correction_bias.data
+            return quern.moe_route(gating_output, topk, bias, scoring_func, num_expert_group, topk_group, renormalize, routed_scaling_factor)
+
+        return _where.calls("grouped_topk", ours, lambda: grouped_topk(
+            hidden_states, gating_output, topk, renormalize, num_expert_group, topk_group, scoring_func, routed_scaling_factor,
+            e_score_correction_bias))
+
+    return wrapped
+
+
+def _register_routing(table):
+    name = "grouped_topk"
+    if current_platform.is_cpu():
+        table.leave(name, "vLLM has a router of its own for the CPU")
+        return
+    grouped_topk_router.grouped_topk = _routed(grouped_topk_router.grouped_topk)
+    if rocm_aiter_ops.is_fused_moe_enabled():
+        table.leave(name, "VLLM_ROCM_USE_AITER is set, and vLLM then calls AITER's")
+        return
+    kernel = _where.probe().kernel(quern.moe_route, torch.zeros(1, 256), 8, groups=8, topk_groups=4)
+    table.serve(name, kernel, "1 token, 256 experts in 8 groups")
 
 
 def register(table):
-    logits = torch.zeros(1, 256)
-    register_class(table, GroupedTopk, "GroupedTopk", _where.probe().kernel(quern.moe_route, logits, 8, groups=8, topk_groups=4),
-                   "1 token, 256 experts in 8 groups", _route)
+    _register_routing(table)
     fp8.select_fp8_moe_backend = _selected(fp8.select_fp8_moe_backend)
     fp8.Fp8MoEMethod._init_moe_kernel = _packed(fp8.Fp8MoEMethod._init_moe_kernel)
     name = "FP8 block experts"
     if _aiter_is_set():
-        table.leave(name, "VLLM_ROCM_USE_AITER or VLLM_ROCM_USE_AITER_MOE is set, and vLLM then looks at no other experts")
+        table.leave(name, f"{_AITER_IS_SET}, and vLLM then looks at no other experts")
     else:
         _fp8.register_experts(table, _where.probe(), _where.kind())
     table.leave("other experts", "bf16, FP8 by rows or tensors, int8, FP4: quern was not measured to be faster, or has no such type")

@@ -10,7 +10,7 @@ import torch
 import quern
 
 from .._layers import asked, rows, table_of
-from . import _where
+from . import _where, fused
 
 _LAYERS = "vllm.model_executor.layers."
 
@@ -117,12 +117,13 @@ def _subclass(base, function):
 
 
 def register_class(table, base, name, kernel, asked, function):
-    """Puts function(self, theirs, ...) in the place of a custom op's method for this platform."""
+    """Puts function(self, theirs, ...) in the place of a custom op's method for this platform. Returns the subclass that vLLM then makes."""
     in_tree_name = base.name
     ours = _subclass(base, function)
     base.register_oot(ours, name=name)
     ours.name = in_tree_name  # custom_ops names it so
     table.serve(name, kernel, asked)
+    return ours
 
 
 def _register(table, module, name, op, function):
@@ -136,7 +137,9 @@ def _register(table, module, name, op, function):
     except NotImplementedError as why:
         table.leave(name, str(why))
         return
-    register_class(table, base, name, kernel, asked(op)[1], function)
+    subclass = register_class(table, base, name, kernel, asked(op)[1], function)
+    if name == "SiluAndMul":
+        fused.register(table, subclass)
 
 
 def register(table):
