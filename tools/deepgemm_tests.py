@@ -7,8 +7,9 @@ tools/deepgemm_tests.py CHECKOUT test_layout test_bf16.test_gemm  some files, so
 tools/deepgemm_tests.py --cpu --max-size 256 CHECKOUT test_bf16   on the CPU, with smaller matrices
 
 --cpu       tensors for "cuda" are made on the CPU
---max-size  sizes above it that DeepGEMM's generators give are cut to it, as its own take hours on a CPU. Sizes that tests have in
-            themselves stay; DG_MQA_NUM_CASES=n makes test_attention take n cases of each kind
+--max-size  sizes above it that DeepGEMM's generators give are cut to it, as its own take hours on a CPU. Queries and keys of
+            test_attention's scores are divided instead, 65536 keys to it, requests by an eighth of that; DG_MQA_NUM_CASES=n makes it
+            take n cases of each kind. Sizes that other tests have in themselves stay
 --timings   tests time their calls as well
 
 The exit status is 1 if a test failed. Tests that need what quern refuses are told as such and do not count: test_mega_moe needs
@@ -36,6 +37,9 @@ _NOTHING_ON_THE_CPU = "manual_seed", "synchronize", "empty_cache", "reset_peak_m
 _SIZES = {"enumerate_normal": (2, 3, 4), "enumerate_m_grouped_contiguous": (3, 4, 5), "enumerate_m_grouped_masked": (3, 5, 6),
           "enumerate_k_grouped_contiguous": (1, 2, 5, 6, 7), "enumerate_sf_layout": (0, 1), "enumerate_k_grouped_sf_layout": (0,)}
 _MEANS = {"enumerate_m_grouped_masked": (4,)}
+# Where the cases of test_attention have sizes that are divided, which part of the divisor each takes, and the most keys. A few requests
+# alone would differ by chance from results without FP8 by more than DeepGEMM allows.
+_DIVIDED, _MOST_KEYS = {"prefill": {5: 1, 6: 1}, "paged": {7: 8, 12: 1}}, 65536
 
 
 class _OnCpu(torch.overrides.TorchFunctionMode):
@@ -84,6 +88,21 @@ def _cut_sizes(most):
         setattr(generators, name, _with_less(getattr(generators, name), places, _MEANS.get(name, ()), most))
 
 
+def _divided(sample, by):
+    """Returns a function like test_attention's that chooses cases, of smaller ones."""
+    def choose(name, cases):
+        parts = _DIVIDED[name]
+        return sample(name, [tuple(value // max(by // parts[i], 1) if i in parts else value for i, value in enumerate(case)) for case in cases])
+
+    return choose
+
+
+def _cut_scores(folder, most):
+    if (folder / "test_attention.py").is_file() and most < _MOST_KEYS:
+        module = importlib.import_module("test_attention")
+        module.sample_mqa_cases = _divided(module.sample_mqa_cases, _MOST_KEYS // most)
+
+
 def _tests(folder, names):
     """Returns (name, function) of the tests of these names, file or file.function; of all without a name."""
     for name in names or sorted(p.stem for p in folder.glob("test_*.py") if p.stem not in _LEFT_OUT):
@@ -130,6 +149,7 @@ def main():
     with _on_cpu() if options.cpu else contextlib.nullcontext():
         if options.max_size:
             _cut_sizes(options.max_size)
+            _cut_scores(folder, options.max_size)
         outcomes = [_run(*test) for test in _tests(folder, options.tests)]
     print(f"{outcomes.count('passed')} passed, {outcomes.count('FAILED')} failed, of {len(outcomes)}")
     sys.exit("FAILED" in outcomes or not outcomes)

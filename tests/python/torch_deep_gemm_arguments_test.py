@@ -271,8 +271,9 @@ def test_install_refuses(monkeypatch):
 
 
 def test_runner(tmp_path):
-    """A checkout of four tests in a process of its own: one has sizes cut and tensors on the CPU, one fails, one asks for what is
-    refused, one imports the stand-ins by the libraries' names, of which the runner installs one."""
+    """A checkout of five tests in a process of its own: one has sizes cut and tensors on the CPU, one fails, one asks for what is
+    refused, one imports the stand-ins by the libraries' names, of which the runner installs one; of one keys, queries and requests
+    are divided."""
     folder = tmp_path / "tests"
     folder.mkdir()
     (folder / "generators.py").write_text("def enumerate_normal():\n    yield None, None, 4096, 640, 640\n    yield None, None, 300, 500, 640\n")
@@ -305,9 +306,17 @@ def test_installed():
     from flashinfer.norm import rmsnorm
     assert rmsnorm is flashinfer.rmsnorm and flashinfer.__name__ == "quern.compat.flashinfer"
 """)
+    (folder / "test_attention.py").write_text("""
+def sample_mqa_cases(name, cases):
+    return cases
+
+def test_scores():
+    assert sample_mqa_cases("prefill", [(*range(1000, 1005), 8192, 65536, 32)]) == [(*range(1000, 1005), 25, 200, 32)]
+    assert sample_mqa_cases("paged", [(*range(7), 4096, *range(4), 9999, 8192)]) == [(*range(7), 102, *range(4), 30, 8192)]
+""")
     done = subprocess.run([sys.executable, str(TOP / "tools/deepgemm_tests.py"), "--cpu", "--max-size", "200", str(tmp_path)],
                           capture_output=True, text=True)
     assert done.returncode == 1 and "test_two.test_right: passed" in done.stdout, done.stdout + done.stderr
     assert "test_two.test_wrong: FAILED" in done.stdout and "as it must" in done.stderr
     assert "test_two.test_refused: not served: fp8_fp4_mega_moe: " in done.stdout and "test_two.test_installed: passed" in done.stdout
-    assert "2 passed, 1 failed, of 4" in done.stdout
+    assert "test_attention.test_scores: passed" in done.stdout and "3 passed, 1 failed, of 5" in done.stdout
