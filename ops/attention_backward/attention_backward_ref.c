@@ -80,6 +80,11 @@ static void find_scales(row *r) {
     r->factor = (double)g->v_scale * (g->v_scales ? (double)g->v_scales[kv_head] : 1);
 }
 
+/** Returns how far off a term of a sum of n terms makes the sum. */
+static double off_of(bounded term, double n) {
+    return term.off + u * (n + 8) * fabs(term.value);
+}
+
 /** Adds the pair's part of dmask, whose element sums over the dimensions that the mask repeats. */
 static void add_mask(const row *r, const qni_gradients *out, int64_t j, bounded ds) {
     const qk_mask_gradient *m = &r->p->args.dmask;
@@ -93,38 +98,52 @@ static void add_mask(const row *r, const qni_gradients *out, int64_t j, bounded 
     add(&out->dmask, at, ds.value, ds.off + u * (repeats + 8) * fabs(ds.value));
 }
 
-/** Adds what the row and key j give to all gradients. weight: p. */
-static void add_pair(const row *r, const qni_attention_keys *keys, int64_t j, double weight,
-                     double slope, int64_t local, const qni_gradients *out) {
+/** What a row and a key give: p m t, the gradients by the score and, times s, by the product. */
+typedef struct pair {
+    bounded pv, ds, dx;
+} pair;
+
+/** Returns dropout's factor of a weight. */
+static double kept_of(const row *r, int64_t j) {
     const qk_attention_args *g = &r->p->args.common;
-    const qk_attention_request *request = &r->place.request;
-    const int64_t dim = g->head_dim_qk, dim_vo = g->head_dim_vo;
-    const double *k = keys->k + j * dim, *v = keys->v + j * dim_vo;
-    const double relative = r->score_off + u * (8 * fabs(r->lse) + 64);
-    const double kept = !g->has_dropout                                  ? 1
-                        : qni_attention_keeps(g, &r->place, (uint32_t)j) ? (double)g->dropout_scale
-                                                                         : 0;
-    const double p_off = weight * relative + 0x1p-126;
-    bounded dp = dot(r->d_o, v, dim_vo);
+    if (!g->has_dropout)
+        return 1;
+    return qni_attention_keeps(g, &r->place, (uint32_t)j) ? (double)g->dropout_scale : 0;
+}
+
+/** Computes a pair from its weight p and the score's slope. */
+static pair weigh(const row *r, const double *v, int64_t j, double weight, double slope) {
+    const qk_attention_args *g = &r->p->args.common;
+    const double kept = kept_of(r, j), cap = (double)g->soft_cap;
+    const double p_off = weight * (r->score_off + u * (8 * fabs(r->lse) + 64)) + 0x1p-126;
+    bounded dp = dot(r->d_o, v, g->head_dim_vo);
     dp.value *= r->factor * kept, dp.off = dp.off * fabs(r->factor) * kept + 4 * u * fabs(dp.value);
     const double gap = dp.value - r->delta, gap_off = dp.off + r->off + u * fabs(gap);
-    const bounded ds = {weight * gap, p_off * fabs(gap) + (weight + p_off) * gap_off};
-    const double cap_off = g->soft_cap > 0 ? 32 * u + r->score_off / (double)g->soft_cap : 0;
-    const bounded dx = {ds.value * slope * r->scale,
-                        (ds.off * slope + fabs(ds.value) * (cap_off + 4 * u)) * fabs(r->scale)};
-    const double of_row = dx.off + u * (request->kv_len + 8) * fabs(dx.value);
-    const double terms = (double)request->qo_len * g->group + 8;
-    const double of_key = dx.off + u * terms * fabs(dx.value);
-    const double pv = weight * kept * r->factor;
-    const double pv_off = p_off * kept * fabs(r->factor) + u * (terms + 4) * fabs(pv);
+    const double cap_off = cap > 0 ? 32 * u + r->score_off / cap : 0;
+    pair out = {.pv = {weight * kept * r->factor, p_off * kept * fabs(r->factor)},
+                .ds = {weight * gap, p_off * fabs(gap) + (weight + p_off) * gap_off}};
+    out.dx.value = out.ds.value * slope * r->scale;
+    out.dx.off = (out.ds.off * slope + fabs(out.ds.value) * (cap_off + 4 * u)) * fabs(r->scale);
+    return out;
+}
+
+/** Adds what the row, which is `local` among those of its key, and key j give to all gradients. */
+static void add_pair(const row *r, const qni_attention_keys *keys, int64_t j, const pair *x,
+                     int64_t local, const qni_gradients *out) {
+    const qk_attention_args *g = &r->p->args.common;
+    const double keys_of_row = r->place.request.kv_len;
+    const double rows_of_key = (double)r->place.request.qo_len * g->group;
+    const int64_t dim = g->head_dim_qk, dim_vo = g->head_dim_vo;
     for (int64_t d = 0; d < dim; d++) {
-        add(&out->dq, local * dim + d, dx.value * k[d], of_row * fabs(k[d]));
-        add(&out->dk, j * dim + d, dx.value * r->q[d], of_key * fabs(r->q[d]));
+        const double k = keys->k[j * dim + d], q = r->q[d];
+        add(&out->dq, local * dim + d, x->dx.value * k, off_of(x->dx, keys_of_row) * fabs(k));
+        add(&out->dk, j * dim + d, x->dx.value * q, off_of(x->dx, rows_of_key) * fabs(q));
     }
     for (int64_t d = 0; d < dim_vo; d++)
-        add(&out->dv, j * dim_vo + d, pv * r->d_o[d], pv_off * fabs(r->d_o[d]));
+        add(&out->dv, j * dim_vo + d, x->pv.value * r->d_o[d],
+            off_of(x->pv, rows_of_key) * fabs(r->d_o[d]));
     if (out->dmask.value)
-        add_mask(r, out, j, ds);
+        add_mask(r, out, j, x->ds);
 }
 
 /** Adds the row's part of its head's dsink. */
@@ -150,8 +169,11 @@ static void add_row(row *r, const qni_attention_keys *keys, int64_t local, doubl
     find_scales(r);
     r->score_off = s.off;
     for (int64_t j = 0; j < r->place.request.kv_len; j++)
-        if (x[j] > 0)
-            add_pair(r, keys, j, x[j] * exp(s.max - r->lse), slope[j], local, out);
+        if (x[j] > 0) {
+            const pair found =
+                weigh(r, keys->v + j * g->head_dim_vo, j, x[j] * exp(s.max - r->lse), slope[j]);
+            add_pair(r, keys, j, &found, local, out);
+        }
     if (out->dsinks.value)
         add_sink(r, out);
 }

@@ -232,63 +232,83 @@ static void weigh_block(const item *t, block queries, block keys) {
 
 // ---- items
 
+static int64_t whole_tiles(int64_t rows) {
+    return qni_pieces(rows, TILE_ROWS) * TILE_ROWS;
+}
+
+static void load_queries(const item *t, block queries) {
+    const qk_attention_rows *q = &t->g->q, *d_o = &t->b->d_o;
+    load_block(t, t->p->forward.dtype, q->data, query_at(t, q, queries.first), q->token, queries,
+               t->dim, t->dim_pad, t->room->q);
+    load_block(t, t->p->forward.dtype_o, d_o->data, query_at(t, d_o, queries.first), d_o->token,
+               queries, t->dim_vo, t->dim_vo_pad, t->room->d_o);
+}
+
+/** Adds a block's dq, which lies in q's place, to the sums in the workspace. */
+static void add_dq(const item *t, block queries) {
+    for (int64_t i = 0; i < queries.count; i++) {
+        float *sum = t->b->dq_sum + row_at(t, queries.first + (uint32_t)i) * t->dim_pad;
+        const float *part = t->room->q + i * t->dim_pad;
+        for (int64_t d = 0; d < t->dim_pad; d += QN_LANES)
+            store(QNI_F32, sum, d, load(QNI_F32, sum, d) + load(QNI_F32, part, d));
+    }
+}
+
 /** Adds a block of queries to the gradients, with a block of keys. */
 static void run_pair(const item *t, block queries, block keys) {
     qni_backward_scratch *room = t->room;
-    const qk_attention_args *g = t->g;
-    const qk_attention_rows *d_o = &t->b->d_o;
-    const int64_t rows = t->rows;
-    const int64_t used = qni_pieces(queries.count, TILE_ROWS) * TILE_ROWS;
-    load_block(t, t->p->forward.dtype, g->q.data, query_at(t, &g->q, queries.first), g->q.token,
-               queries, t->dim, t->dim_pad, room->q);
-    load_block(t, t->p->forward.dtype_o, d_o->data, query_at(t, d_o, queries.first), d_o->token,
-               queries, t->dim_vo, t->dim_vo_pad, room->d_o);
-    multiply(false, used, rows, t->dim, room->q, t->dim_pad, 1, room->k_columns, rows, room->s,
+    const int64_t rows = t->rows, dim = t->dim_pad, dim_vo = t->dim_vo_pad;
+    const int64_t used = whole_tiles(queries.count), used_keys = whole_tiles(keys.count);
+    load_queries(t, queries);
+    multiply(false, used, rows, t->dim, room->q, dim, 1, room->k_columns, rows, room->s, rows);
+    multiply(false, used, rows, t->dim_vo, room->d_o, dim_vo, 1, room->v_columns, rows, room->dp,
              rows);
-    multiply(false, used, rows, t->dim_vo, room->d_o, t->dim_vo_pad, 1, room->v_columns, rows,
-             room->dp, rows);
     weigh_block(t, queries, keys);
-    multiply(true, rows, t->dim_vo_pad, queries.count, room->s, 1, rows, room->d_o, t->dim_vo_pad,
-             room->dv, t->dim_vo_pad);
-    multiply(true, rows, t->dim_pad, queries.count, room->dp, 1, rows, room->q, t->dim_pad,
-             room->dk, t->dim_pad);
-    multiply(false, used, t->dim_pad, keys.count, room->dp, rows, 1, room->k, t->dim_pad, room->q,
-             t->dim_pad);
-    for (int64_t i = 0; i < queries.count; i++) {
-        float *sum = t->b->dq_sum + row_at(t, queries.first + (uint32_t)i) * t->dim_pad;
-        for (int64_t d = 0; d < t->dim_pad; d += QN_LANES)
-            store(QNI_F32, sum, d,
-                  load(QNI_F32, sum, d) + *(const f32v *)(room->q + i * t->dim_pad + d));
+    multiply(true, used_keys, dim_vo, queries.count, room->s, 1, rows, room->d_o, dim_vo, room->dv,
+             dim_vo);
+    multiply(true, used_keys, dim, queries.count, room->dp, 1, rows, room->q, dim, room->dk, dim);
+    multiply(false, used, dim, keys.count, room->dp, rows, 1, room->k, dim, room->q, dim);
+    add_dq(t, queries);
+}
+
+/** Loads a block of keys, in rows and in columns, and of values in columns; clears its
+ *  gradients. */
+static void load_keys(const item *t, block keys) {
+    const qk_attention_rows *k = &t->g->k, *v = &t->g->v;
+    const qni_dtype dtype = t->p->forward.dtype_kv;
+    qni_backward_scratch *room = t->room;
+    load_block(t, dtype, v->data, key_at(t, v, keys.first), v->token, keys, t->dim_vo,
+               t->dim_vo_pad, room->k);
+    transpose(t, room->k, t->dim_vo, t->dim_vo_pad, room->v_columns);
+    load_block(t, dtype, k->data, key_at(t, k, keys.first), k->token, keys, t->dim, t->dim_pad,
+               room->k);
+    transpose(t, room->k, t->dim, t->dim_pad, room->k_columns);
+    memset(room->dk, 0, sizeof room->dk);
+    memset(room->dv, 0, sizeof room->dv);
+}
+
+static void store_keys(const item *t, block keys) {
+    const qk_attention_rows *dk = &t->b->dk, *dv = &t->b->dv;
+    for (uint32_t j = 0; j < keys.count; j++) {
+        store_row(t->p->dtype_dk, (void *)(uintptr_t)dk->data, key_at(t, dk, keys.first + j),
+                  t->dim, t->room->dk + j * t->dim_pad);
+        store_row(t->p->dtype_dv, (void *)(uintptr_t)dv->data, key_at(t, dv, keys.first + j),
+                  t->dim_vo, t->room->dv + j * t->dim_vo_pad);
     }
 }
 
 /** Computes dk and dv of a block of keys, and adds its part of dq. */
 static void run_keys(item *t, block keys) {
-    qni_backward_scratch *room = t->room;
-    const qk_attention_args *g = t->g;
-    const qk_backward_args *b = t->b;
+    const uint32_t rows = (uint32_t)t->rows;
     const qk_query_range range =
-        qk_backward_queries(g, &t->request, keys.first, keys.first + keys.count - 1);
-    load_block(t, t->p->forward.dtype_kv, g->v.data, key_at(t, &g->v, keys.first), g->v.token, keys,
-               t->dim_vo, t->dim_vo_pad, room->k);
-    transpose(t, room->k, t->dim_vo, t->dim_vo_pad, room->v_columns);
-    load_block(t, t->p->forward.dtype_kv, g->k.data, key_at(t, &g->k, keys.first), g->k.token, keys,
-               t->dim, t->dim_pad, room->k);
-    transpose(t, room->k, t->dim, t->dim_pad, room->k_columns);
-    memset(room->dk, 0, sizeof room->dk);
-    memset(room->dv, 0, sizeof room->dv);
-    for (uint32_t h = 0; h < g->group; h++) {
-        t->head = t->kv_head * g->group + h;
-        for (uint32_t i = range.begin; i < range.end; i += (uint32_t)t->rows)
-            run_pair(t, (block){i, (uint32_t)(range.end - i < t->rows ? range.end - i : t->rows)},
-                     keys);
+        qk_backward_queries(t->g, &t->request, keys.first, keys.first + keys.count - 1);
+    load_keys(t, keys);
+    for (uint32_t h = 0; h < t->g->group; h++) {
+        t->head = t->kv_head * t->g->group + h;
+        for (uint32_t i = range.begin; i < range.end; i += rows)
+            run_pair(t, (block){i, range.end - i < rows ? range.end - i : rows}, keys);
     }
-    for (uint32_t j = 0; j < keys.count; j++) {
-        store_row(t->p->dtype_dk, (void *)(uintptr_t)b->dk.data, key_at(t, &b->dk, keys.first + j),
-                  t->dim, room->dk + j * t->dim_pad);
-        store_row(t->p->dtype_dv, (void *)(uintptr_t)b->dv.data, key_at(t, &b->dv, keys.first + j),
-                  t->dim_vo, room->dv + j * t->dim_vo_pad);
-    }
+    store_keys(t, keys);
 }
 
 /** Finds <d_o, o> of a row, and clears its sum of dq. */
