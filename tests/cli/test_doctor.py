@@ -133,7 +133,7 @@ def listed(device, op):
 
 def test_kernels_of_devices():
     cpu, gpu = kernels("cpu")[1], kernels("sim:gfx942")[1]
-    assert set(cpu) == set(gpu)
+    assert set(gpu) - set(cpu) == {"moe_few"}  # which has kernels for these GPUs alone
     for device, rows in (("cpu", cpu), ("sim:gfx942", gpu)):
         has = {*rows["norm"]["tuned"], *rows["norm"]["general"]}
         ran = listed(device, "norm")
@@ -146,7 +146,7 @@ def test_kernels_of_devices():
 def test_kernels_without_tuned_ones():
     names = ",".join("mla." + name for name in kernels("sim:gfx942")[1]["mla"]["tuned"])
     found, rows = kernels("sim:gfx942", QUERN_DISABLE=names)
-    assert "general ones alone: mla" in found and rows["mla"]["tuned"] == []
+    assert "general ones alone: attention_backward mla" in found and rows["mla"]["tuned"] == []
     found, rows = kernels("sim:gfx942", QUERN_DISABLE=names + ",mla." + ",mla.".join(rows["mla"]["general"]))
     assert "none: mla" in found and set(names.split(",")) <= {"mla." + name for name in rows["mla"]["missing"]}
 

@@ -148,8 +148,8 @@ def test_a_window_or_sinks_without_a_mask_act():
     for options in ({"position_bias": q}, {"cache": object()}, {"output_attentions": True}):
         with pytest.raises(NotImplementedError, match=next(iter(options))):
             attend(module, q, k, v, None, **options)
-    with pytest.raises(RuntimeError, match="requires a gradient"):
-        attend(module, q.requires_grad_(), k, v, None)
+    attend(module, q.requires_grad_(), k, v, None, s_aux=torch.zeros(4), softcap=2.0)[0].sum().backward()
+    assert q.grad.shape == q.shape and q.grad.abs().max() > 0
 
 
 def blocks(model):
