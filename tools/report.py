@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/performance.md and docs/performance_h200.md from the JSON in bench/results, which the benchmarks wrote.
+"""Writes the tables of docs/performance.md, performance_h200.md and profiles.md from the JSON in bench/results, which the benchmarks wrote.
 
     python tools/report.py            rewrites each table from the file that its mark names
     python tools/report.py --check    exits with 1 if a table differs from its file
@@ -18,7 +18,7 @@ import re
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [TOP / "docs/performance.md", TOP / "docs/performance_h200.md"]
+PAGES = [TOP / f"docs/{name}.md" for name in ("performance", "performance_h200")]
 MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
 CHIPS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 SIDES = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
@@ -210,8 +210,32 @@ def emulator_table(report):
     return table(["target", "quern ms", "tinygrad ms", "ratio", "first run: quern ms", "tinygrad ms"], rows)
 
 
+def profiles_table(report):
+    """Returns the tables of what bench/sim_profiles.py wrote: a launch's facts, and where its cycles went."""
+    def share(part):
+        return "-" if part is None else f"{100 * part:.0f} %"
+    facts = [[r["problem"], f"`{r['kernel']}`", f"{r['us']:.1f} ({r['unlimited_us']:.1f})", str(r["mhz"]), share(r["matrix_busy"]),
+              "-" if r["valu_per_mfma"] is None else f"{r['valu_per_mfma']:.1f}", f"{r['gb_per_s'] / 1e3:.2f}",
+              share(r["lds_conflicts"]), f"{r['waves']:.1f}", f"{r['vgprs']}, {r['agprs']}", str(r["scratch_bytes"])]
+             for r in report["rows"]]
+    cycles = [[r["problem"], ", ".join(f"{name} {share(part)}" for name, part in list(r["cycles"].items())[:7])] for r in report["rows"]]
+    return (f"Modelled MI300X, `sim:gfx942`:\n\n    {report['command']}\n\n" +
+            table(["launch", "kernel", "µs (without the limit of power)", "MHz", "matrix units busy", "vector instructions for an MFMA",
+                   "TB/s from memory", "LDS conflicts, of its cycles", "waves a SIMD", "VGPRs, AGPRs among them", "bytes of scratch"], facts) +
+            "\n" + table(["launch", "where the SIMDs' cycles went"], cycles))
+
+
+def modelled_rows_table(report):
+    """Returns the table of what bench/sim_rows.py wrote: modelled microseconds of row ops and of a copy of as many bytes."""
+    rows = [[f"`{r['op']}`", r["problem"], f"{r['us']:.1f}", f"{r['bytes'] / r['us'] / 1e6:.2f}", f"{r['copy_us']:.1f}",
+             f"{r['copy_us'] / r['us']:.2f}"] for r in report["rows"]]
+    return (f"Modelled MI300X, `sim:gfx942`:\n\n    {report['command']}\n\n" +
+            table(["op", "problem", "µs", "TB/s", "copy, µs", "speed of the copy's"], rows))
+
+
 def any_table(report):
-    by_name = {"sim_peers": modelled_table, "sim_moe": experts_table, "sim_flux": flux_table, "clock_attention": clock_attention_table}
+    by_name = {"sim_peers": modelled_table, "sim_moe": experts_table, "sim_flux": flux_table, "sim_profiles": profiles_table,
+               "sim_rows": modelled_rows_table, "clock_attention": clock_attention_table}
     if report.get("benchmark") in by_name:
         return by_name[report["benchmark"]](report)
     if "results" in report:

@@ -45,8 +45,9 @@ extern const qni_op qni_op_activation;
 #include "variants.def"
 #undef QN_VARIANT
 #undef QN_IMAGE
-enum { QNI_ACTIVATION_FEW = 1 }; // flag of a GPU kernel for so few elements that each element's
-                                 // time counts
+// Flags of GPU kernels: for so few elements that each element's latency counts; a row is loaded
+// while the one before is computed.
+enum { QNI_ACTIVATION_FEW = 1, QNI_ACTIVATION_AHEAD = 2 };
 
 /** Returns where row r begins. */
 static inline int64_t qni_activation_at(const qni_activation_problem *p,

@@ -5,13 +5,16 @@
 #include "activation_abi.h"
 
 enum { RUN = 8, THREADS = 256, MAX_THREADS = 512, MIN_LANES_LOG2 = 4, MAX_LANES_LOG2 = 8 };
-constexpr int64_t max_grid = 1 << 20;  // workgroups step through the rows that are left
+// Workgroups step through the rows that are left.
+constexpr int64_t max_grid = 1 << 20, groups_per_unit = 8;
 constexpr int64_t max_tiles = 1 << 15; // of a row
 
-/** Returns how many runs of 8 elements a lane has under way. For few elements it is one, so that no
- *  lane works long. */
+/** Returns how many runs of 8 elements of a row a lane has under way. For few elements it is one,
+ *  so that no lane works long. */
 static int64_t runs_per_lane(const qni_variant *variant, const qni_activation_problem *p) {
-    return variant->config.flags & QNI_ACTIVATION_FEW ? 1 : p->dtype == QNI_F32 ? 2 : 4;
+    const uint32_t flags = variant->config.flags;
+    const bool is_short = p->dtype == QNI_F32 || flags & QNI_ACTIVATION_AHEAD;
+    return flags & QNI_ACTIVATION_FEW ? 1 : is_short ? 2 : 4;
 }
 
 bool qni_activation_any_supports(const qni_variant *, const qn_device *, const void *problem,
@@ -62,6 +65,9 @@ double qni_activation_tile_cost(const qni_variant *variant, const qn_device *dev
                                 const void *problem) {
     const qni_activation_problem *p = problem;
     const int64_t at_once = THREADS * (int64_t)device->info.num_compute_units;
+    const bool is_cdna = device->target->wave_size == 64;
+    if (variant->config.flags & QNI_ACTIVATION_AHEAD)
+        return is_cdna ? 0.9 : 1.1;
     if (!(variant->config.flags & QNI_ACTIVATION_FEW))
         return 1;
     return p->rows * p->h / RUN <= at_once ? 0.5 : 2;
@@ -89,9 +95,9 @@ static qk_activation_args make_args(const qni_activation_problem *p) {
 }
 
 static qn_status launch(qn_stream *stream, const qk_activation_args *args,
-                        const qni_kernel_ref *kernel, int64_t row_groups, int64_t tiles_per_row,
-                        int64_t threads) {
-    const uint32_t grid[3] = {(uint32_t)(row_groups < max_grid ? row_groups : max_grid),
+                        const qni_kernel_ref *kernel, int64_t row_groups, int64_t most,
+                        int64_t tiles_per_row, int64_t threads) {
+    const uint32_t grid[3] = {(uint32_t)(row_groups < most ? row_groups : most),
                               (uint32_t)tiles_per_row, 1};
     return qni_launch(stream, kernel, grid, (uint32_t)threads, args, sizeof *args);
 }
@@ -105,9 +111,12 @@ qn_status qni_activation_tile(const qni_variant *variant, qn_stream *stream, con
     args.lanes_log2 = MIN_LANES_LOG2;
     while (args.lanes_log2 < MAX_LANES_LOG2 && (1 << args.lanes_log2) < runs)
         args.lanes_log2++;
+    const int64_t tiles = qni_pieces(runs, 1 << args.lanes_log2);
+    const int64_t groups = stream->device->info.num_compute_units * groups_per_unit;
+    const bool is_ahead = variant->config.flags & QNI_ACTIVATION_AHEAD;
     return launch(stream, &args, &variant->config.kernel[p->dtype],
                   qni_pieces(p->rows, THREADS >> args.lanes_log2),
-                  qni_pieces(runs, 1 << args.lanes_log2), THREADS);
+                  is_ahead ? qni_pieces(groups, tiles) : max_grid, tiles, THREADS);
 }
 
 qn_status qni_activation_token(const qni_variant *variant, qn_stream *stream, const void *problem) {
@@ -115,12 +124,12 @@ qn_status qni_activation_token(const qni_variant *variant, qn_stream *stream, co
     const int64_t wave = stream->device->target->wave_size;
     const int64_t runs = qni_pieces(p->h / RUN, runs_per_lane(variant, p));
     const qk_activation_args args = make_args(p);
-    return launch(stream, &args, &variant->config.kernel[p->dtype], p->rows, 1,
+    return launch(stream, &args, &variant->config.kernel[p->dtype], p->rows, max_grid, 1,
                   qni_round_up(runs, wave));
 }
 
 qn_status qni_activation_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_activation_problem *p = problem;
     const qk_activation_args args = make_args(p);
-    return launch(stream, &args, &variant->config.kernel[p->dtype], p->rows, 1, THREADS);
+    return launch(stream, &args, &variant->config.kernel[p->dtype], p->rows, max_grid, 1, THREADS);
 }

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Row ops on the modelled MI300X beside a copy of as many bytes, in one process.
+
+    python bench/sim_rows.py --library build/release/libquernsim.so.0 --json bench/results/sim_rows.json
+    python bench/sim_rows.py --library ... --only rmsnorm,rope     some of the ops
+
+Times are modelled (docs/clock.md), of all workgroups of one XCD and with the board's limit of power: in a sample of them the second
+level would keep much of what is written. Each launch reads tensors
+that no launch read before, after one that warms the instruction caches. The copy is a Triton kernel whose programs move 8 KiB
+each, as fast as any size of program that was tried; it reads and writes as many bytes as the op does together. Needs the quern
+package, numpy and triton.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import struct
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TOP / "bench"), str(TOP / "sim/clock/calibration")]
+import sim_peers  # noqa: E402
+
+DEVICE, TO_DEVICE = "sim:gfx942", 1  # hipMemcpyHostToDevice
+ROWS, WIDTH, HEADS, KV_HEADS, DIM, INNER = 8192, 7168, 32, 8, 128, 14336
+COPIED = 4096  # elements of bf16 of a program of the copy
+
+
+class Ops:
+    """Makes the ops: each method returns (a function that launches once, the bytes that it has to move)."""
+
+    def __init__(self, hip):
+        import quern
+        self.quern, self.hip = quern, hip
+
+    def new(self, *shape, dtype="bf16"):
+        return self.quern.empty(shape, dtype, DEVICE)
+
+    def numbers(self, count, dtype, kind):
+        """A tensor of 0, 1, 2…"""
+        to, values = self.new(count, dtype=dtype), (kind * count)(*range(count))
+        self.hip.call("hipMemcpy", ctypes.c_void_p(to.data_ptr()), values, ctypes.c_size_t(ctypes.sizeof(values)), TO_DEVICE)
+        return to
+
+    def rmsnorm(self):
+        x, weight, out = self.new(ROWS, WIDTH), self.new(WIDTH), self.new(ROWS, WIDTH)
+        return lambda: self.quern.rmsnorm(x, weight, out=out), 4 * ROWS * WIDTH
+
+    def fused_add_rmsnorm(self):
+        x, weight, residual = self.new(ROWS, WIDTH), self.new(WIDTH), self.new(ROWS, WIDTH)
+        return lambda: self.quern.fused_add_rmsnorm(x, residual, weight), 8 * ROWS * WIDTH
+
+    def layernorm(self):
+        x, out, gamma, beta = self.new(ROWS, WIDTH), self.new(ROWS, WIDTH), *(self.new(WIDTH, dtype="f32") for _ in "gb")
+        return lambda: self.quern.layernorm(x, gamma, beta, out=out), 4 * ROWS * WIDTH
+
+    def rmsnorm_group_quant(self):
+        x, weight, out = self.new(ROWS, WIDTH), self.new(WIDTH), self.new(ROWS, WIDTH, dtype="e4m3fnuz")
+        scale = self.new(ROWS, WIDTH // 128, dtype="f32")
+        return (lambda: self.quern.rmsnorm_dynamic_quant(x, weight, group=128, dtype="e4m3fnuz", out=out, scale=scale),
+                3 * ROWS * WIDTH + ROWS * WIDTH // 32)
+
+    def silu_and_mul(self):
+        x, out = self.new(ROWS, 2 * INNER), self.new(ROWS, INNER)
+        return lambda: self.quern.silu_and_mul(x, out=out), 6 * ROWS * INNER
+
+    def silu_and_mul_group_quant(self):
+        x, out = self.new(ROWS, 2 * INNER), self.new(ROWS, INNER, dtype="e4m3fnuz")
+        scale = self.new(ROWS, INNER // 128, dtype="f32")
+        return (lambda: self.quern.act_and_mul_dynamic_quant(x, group=128, dtype="e4m3fnuz", out=out, scale=scale),
+                5 * ROWS * INNER + ROWS * INNER // 32)
+
+    def rope(self):
+        q, k = self.new(ROWS, HEADS, DIM), self.new(ROWS, KV_HEADS, DIM)
+        table, places = self.new(ROWS, DIM, dtype="f32"), self.numbers(ROWS, "i32", ctypes.c_int32)
+        return (lambda: self.quern.apply_rope_with_cos_sin_cache(q, k, table, places, q_out=q, k_out=k),
+                4 * ROWS * (HEADS + KV_HEADS) * DIM + 4 * ROWS * (DIM + 1))
+
+    def quantize_groups(self):
+        x, q, scale = self.new(ROWS, WIDTH), self.new(ROWS, WIDTH, dtype="e4m3fnuz"), self.new(ROWS, WIDTH // 128, dtype="f32")
+        return lambda: self.quern.quantize_groups(x, dtype="e4m3fnuz", q=q, scale=scale), 3 * ROWS * WIDTH + ROWS * WIDTH // 32
+
+    def reshape_and_cache(self):
+        key, value = (self.new(ROWS, KV_HEADS, DIM) for _ in "kv")
+        caches = [self.new(ROWS // 16, 16, KV_HEADS, DIM) for _ in "kv"]
+        slots = self.numbers(ROWS, "i32", ctypes.c_int32)
+        return lambda: self.quern.reshape_and_cache(*caches, key, value, slots), 8 * ROWS * KV_HEADS * DIM + 4 * ROWS
+
+
+PROBLEMS = {
+    "rmsnorm": f"{ROWS} × {WIDTH} bf16", "fused_add_rmsnorm": f"{ROWS} × {WIDTH} bf16", "layernorm": f"{ROWS} × {WIDTH} bf16",
+    "rmsnorm_group_quant": f"{ROWS} × {WIDTH} bf16 to e4m3fnuz", "silu_and_mul": f"{ROWS} × {INNER} bf16",
+    "silu_and_mul_group_quant": f"{ROWS} × {INNER} bf16 to e4m3fnuz", "rope": f"{ROWS} tokens, {HEADS} and {KV_HEADS} heads of {DIM}",
+    "quantize_groups": f"{ROWS} × {WIDTH} bf16 to e4m3fnuz", "reshape_and_cache": f"{ROWS} tokens, {KV_HEADS} heads of {DIM}",
+}
+
+
+class Copy:
+    """Copies bytes by a Triton kernel."""
+
+    def __init__(self, clock):
+        import triton
+        import triton.language as tl
+        from triton.backends.compiler import GPUTarget
+
+        @triton.jit
+        def copy(out, x, BLOCK: tl.constexpr):
+            at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(out + at, tl.load(x + at))
+
+        source = triton.compiler.ASTSource(fn=copy, signature={"out": "*bf16", "x": "*bf16", "BLOCK": "constexpr"},
+                                           constexprs={(2,): COPIED}, attrs={(i,): [["tt.divisibility", 16]] for i in range(2)})
+        built = triton.compile(source, target=GPUTarget("hip", "gfx942", 64), options={"num_warps": 4})
+        self.clock, self.function = clock, clock.hip.kernel(built.asm["hsaco"], built.metadata.name)
+
+    def make(self, size):
+        """Returns a function that copies half as many bytes as `size` says, which it reads and writes."""
+        programs = -(-size // (4 * COPIED))
+        block = struct.pack("<QQQQ", *(self.clock.buffer(2 * COPIED * programs) for _ in "dx"), 0, 0)
+        return lambda: self.clock.launch(self.function, (programs, 1, 1), 256, 0, block)
+
+
+def measure(clock, ops, copy, name):
+    size = getattr(ops, name)()[1]
+    times, copied = clock.measure(lambda: getattr(ops, name)()[0], 0), clock.measure(lambda: copy.make(size), 0)
+    return {"op": name, "problem": PROBLEMS[name], "bytes": size, "us": times["ns"] / 1e3, "copy_us": copied["ns"] / 1e3}
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True, help="the simulated GPU, libquernsim.so.0")
+    parser.add_argument("--only", default=",".join(PROBLEMS), help="a comma list of ops")
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
+    return parser.parse_args()
+
+
+def main():
+    options = read_options()
+    os.environ["QUERN_SIM"], os.environ["QUERN_SIM_LIBRARY"] = "arch=gfx942;clock=xcd", options.library
+    clock, rows = sim_peers.Clock(options.library), []
+    ops, copy = Ops(clock.hip), Copy(clock)
+    for name in options.only.split(","):
+        rows.append(measure(clock, ops, copy, name))
+        print("{op}: {us:.1f} us, a copy {copy_us:.1f}".format(**rows[-1]), flush=True)
+    if options.json:
+        command = f"python bench/sim_rows.py --library {options.library} --json {options.json}"
+        report = {"benchmark": "sim_rows", "command": command, "rows": rows}
+        options.json.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
