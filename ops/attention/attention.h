@@ -212,6 +212,9 @@ typedef struct qni_attention_softmax {
     int64_t visible; // keys that the row sees
 } qni_attention_softmax;
 
+/** Returns how far off rounding to a dtype may make a weight, relatively. attention_ref.c. */
+double qni_attention_weight_rounding(qni_dtype dtype);
+
 /** Computes a row's weights in f64 into x, which has room for kv_len; a key that is not seen has 0.
  *  slope gets each score's derivative by the scaled product; it may be null. attention_ref.c. */
 qni_attention_softmax qni_attention_find_weights(const qni_attention_problem *p,

@@ -225,7 +225,7 @@ qni_attention_softmax qni_attention_find_weights(const qni_attention_problem *p,
     return s;
 }
 
-static double weight_rounding(qni_dtype dtype) {
+double qni_attention_weight_rounding(qni_dtype dtype) {
     return dtype == QNI_F32 ? u : dtype == QNI_F16 ? 0x1p-11 : 0x1p-8;
 }
 
@@ -260,7 +260,7 @@ void qni_attention_ref(const qni_attention_problem *p, const qni_attention_row *
         (double)g->v_scale * v_scale * (g->has_dropout ? (double)g->dropout_scale : 1);
     const double off = 4 * s.off + (double)(row->request.kv_len + 32) * u;
     const bool is_sole = s.visible == 1 && !g->sinks;
-    const double relative = is_sole ? 4 * u : off + 2 * weight_rounding(p->dtype);
+    const double relative = is_sole ? 4 * u : off + 2 * qni_attention_weight_rounding(p->dtype);
     const double smallest = !(s.sum > 0) || is_sole ? 0 : p->dtype == QNI_F16 ? 0x1p-24 : 0x1p-126;
     sums all;
     sum_values(g, row, keys, x, &all);

@@ -31,6 +31,10 @@ extern const qni_op qni_op_attention_backward;
 qn_status qni_backward_make(const qn_stream *stream, const qn_attention_backward_args *args,
                             qni_backward_problem *p);
 
+/** Returns the bytes of workspace that Hopper's kernels need, in place of others'; 0: they do not
+ *  take such tensors, or are not for the device. hopper/backward_wgmma.c. */
+int64_t qni_backward_wgmma_bytes(const qni_backward_problem *p, const qn_device *device);
+
 /** Values, and how far off a kernel's may be before they are rounded. */
 typedef struct qni_bounded {
     double *value, *bound;

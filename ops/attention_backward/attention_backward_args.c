@@ -158,10 +158,12 @@ static int64_t count_rows(const qni_backward_problem *p) {
 
 static int64_t count_bytes(const qni_backward_problem *p, const qn_stream *stream) {
     const bool is_cpu = stream->device->id.device_type == kDLCPU;
-    return count_rows(p) * (int64_t)sizeof(float) *
-           (1 + (is_cpu
-                     ? qni_pieces(p->args.common.head_dim_qk, QNI_BACKWARD_PAD) * QNI_BACKWARD_PAD
+    const int64_t wgmma = qni_backward_wgmma_bytes(p, stream->device);
+    const int64_t rows =
+        count_rows(p) * (int64_t)sizeof(float) *
+        (1 + (is_cpu ? qni_pieces(p->args.common.head_dim_qk, QNI_BACKWARD_PAD) * QNI_BACKWARD_PAD
                      : 0));
+    return wgmma > rows ? wgmma : rows;
 }
 
 static qn_status read_workspace(call *c) {

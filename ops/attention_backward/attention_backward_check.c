@@ -66,6 +66,17 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {30}, {70}, HEADS(2, 1, 64), BF16, .values = QNI_CASE_PEAKS, QUICK},
     {DENSE, 1, {70}, {340}, HEADS(2, 1, 128), F16, .values = QNI_CASE_RAMPS, .is_causal = true, .has_left = true, .left = 100},
     {DENSE, 1, {20}, {20}, HEADS(4, 1, 64), F16, .values = QNI_CASE_LOW, .has_left = true, .is_causal = true},
+    // Several tiles of keys and blocks of queries of Hopper's kernels, and their edges.
+    {DENSE, 1, {200}, {300}, HEADS(2, 1, 128), BF16, .is_causal = true, QUICK},
+    {DENSE, 2, {256}, {384}, HEADS(2, 2, 64), F16, QUICK},
+    {DENSE, 1, {330}, {129}, HEADS(2, 1, 96), F16, .is_causal = true, QUICK},
+    {DENSE, 1, {64}, {257}, HEADS(4, 1, 128), F16, .is_causal = true, .is_top_left = true},
+    {DENSE, 1, {150}, {260}, HEADS(2, 1, 128), BF16, .has_right = true, .right = 70},
+    {DENSE, 1, {140}, {200}, HEADS(2, 1, 72), .dim_vo = 40, BF16, .has_sinks = true, .is_hnd = true},
+    {DENSE, 1, {150}, {270}, HEADS(2, 2, 128), F16, .values = QNI_CASE_PEAKS, .is_causal = true},
+    {RAGGED, 3, {130, 65, 3}, {260, 129, 70}, HEADS(4, 2, 128), BF16, .is_causal = true, QUICK},
+    {RAGGED, 3, {0, 200, 129}, {10, 0, 300}, HEADS(2, 1, 64), BF16, QUICK},
+    {PADDED, 2, {140}, {200, 129}, HEADS(2, 1, 128), F16, .is_causal = true},
 };
 // clang-format on
 

@@ -6,7 +6,9 @@
 // where delta is how far off a score may be (attention_ref.c), plus 2^-126, below which exp2 may
 // give 0. Products of n elements in f32, in any order, are off by u (n + 8) times the sum of the
 // magnitudes. ds = p (dp - D) inherits all of that; the soft cap's derivative 1 - t^2 is off by
-// 32 u, and by delta / cap through t. A sum over n terms adds u (n + 8) of the magnitudes' sum.
+// 32 u, and by delta / cap through t. A sum over n terms adds u (n + 8) of the magnitudes' sum. For
+// the products with d_o, k and q, kernels may round the weights p m and the scores' gradients to 16
+// bits of q's kind (u_p); f16 has none below 2^-24.
 //
 // Sources: arXiv:2205.14135, appendix B.
 #include "attention_backward.h"
@@ -111,6 +113,15 @@ static double kept_of(const row *r, int64_t j) {
     return qni_attention_keeps(g, &r->place, (uint32_t)j) ? (double)g->dropout_scale : 0;
 }
 
+/** Adds how far off rounding to 16 bits of q's kind may make a number times `factor`. */
+static void round_to_16(const row *r, double factor, bounded *x) {
+    const qni_dtype dtype = r->p->forward.dtype;
+    if (dtype == QNI_F32)
+        return;
+    const double smallest = dtype == QNI_F16 ? 0x1p-24 : 0x1p-126;
+    x->off += qni_attention_weight_rounding(dtype) * fabs(x->value) + smallest * fabs(factor);
+}
+
 /** Computes a pair from its weight p and the score's slope. */
 static pair weigh(const row *r, const double *v, int64_t j, double weight, double slope) {
     const qk_attention_args *g = &r->p->args.common;
@@ -124,6 +135,8 @@ static pair weigh(const row *r, const double *v, int64_t j, double weight, doubl
                 .ds = {weight * gap, p_off * fabs(gap) + (weight + p_off) * gap_off}};
     out.dx.value = out.ds.value * slope * r->scale;
     out.dx.off = (out.ds.off * slope + fabs(out.ds.value) * (cap_off + 4 * u)) * fabs(r->scale);
+    round_to_16(r, r->factor, &out.pv);
+    round_to_16(r, r->scale, &out.dx);
     return out;
 }
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes before and after the backward pass's products on Hopper: each row's log-sum-exp and
+// delta, and dq from its sums.
+//
+// An image says QK_D, the largest head dim; with -DQK_F16 tensors are of f16, else of bf16.
+#ifndef QK_BACKWARD_WGMMA_GPU_H
+#define QK_BACKWARD_WGMMA_GPU_H
+
+#include "../../attention/attention_row_gpu.h"
+#include "backward_wgmma_abi.h"
+#include "mma/sm90.h"
+
+#ifdef QK_F16
+#define IS_F16 true
+#define PACK qd_pack_f16
+#else
+#define IS_F16 false
+#define PACK qd_pack_bf16
+#endif
+
+enum { QUERIES = QK_BACKWARD_QUERIES(QK_D), KEYS = QK_BACKWARD_KEYS, TEAMS = QK_BACKWARD_TEAMS };
+enum { DQ_SUMS = QUERIES * QK_D / (TEAMS * QD_TEAM) }; // a thread's of a block
+static_assert(DQ_SUMS == 32);
+
+/** A block of queries of a head. */
+typedef struct block {
+    qk_attention_request request;
+    uint32_t index, head, query; // of the request; the first query
+    int64_t number;              // among the blocks of all heads
+    bool exists;
+} block;
+
+/** Finds a workgroup's block in the kernels before and after. */
+QD_INLINE block find_block(const qk_backward_wgmma_args *p, uint32_t id) {
+    const qk_attention_args *g = &p->common.common;
+    const uint32_t heads = g->num_kv_heads * g->group, rest = id / heads;
+    const uint32_t index = rest / p->most_blocks, at = rest % p->most_blocks;
+    const qk_attention_request r = qk_attention_get_request(g, index);
+    block b = {.request = r, .index = index, .head = id % heads, .query = at * QUERIES};
+    b.number = (int64_t)b.head * p->blocks + qk_backward_first_block(p, &r, index, QUERIES) + at;
+    b.exists = b.query < (uint32_t)r.qo_len;
+    return b;
+}
+
+QD_INLINE int64_t query_at(const qk_attention_rows *rows, const block *b, uint32_t query) {
+    return b->index * rows->block + ((int64_t)b->request.qo_begin + query) * rows->token +
+           b->head * rows->head;
+}
+
+// ---- before
+
+enum { LANES = QK_D / QD_RUN, STEP = QK_BACKWARD_END_THREADS / LANES }; // of a row; rows at once
+
+/** Returns this lane's part of a row's <d_o, o>. */
+QD_INLINE float part_of_delta(const qk_backward_wgmma_args *p, const block *b, uint32_t query) {
+    const qk_attention_args *g = &p->common.common;
+    const qk_attention_rows o_rows = {g->o, g->o_batch, g->o_token, g->o_head};
+    const uint32_t column = qd_thread() % LANES * QD_RUN;
+    constexpr int dtype = IS_F16 ? QD_F16 : QD_BF16;
+    float sum = 0;
+    if (column >= g->head_dim_vo || query >= (uint32_t)b->request.qo_len)
+        return 0;
+    const qd_f32x8 o =
+        qd_load8(dtype, (const char *)o_rows.data + 2 * (query_at(&o_rows, b, query) + column));
+    const qd_f32x8 d_o = qd_load8(dtype, (const char *)p->common.d_o.data +
+                                             2 * (query_at(&p->common.d_o, b, query) + column));
+    QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
+        sum = __builtin_fmaf(o[i], d_o[i], sum);
+    return sum;
+}
+
+/** Returns a row's base-2 log-sum-exp; where it has no key, infinity, of which weights are zero. */
+QD_INLINE float lse_of(const qk_attention_args *g, const block *b, uint32_t query) {
+    const qk_attention_rows rows = {g->lse, g->lse_batch, g->lse_token, g->lse_head};
+    if (query >= (uint32_t)b->request.qo_len)
+        return __builtin_inff();
+    const float lse = g->lse[query_at(&rows, b, query)] / g->lse_unit;
+    return lse == -__builtin_inff() ? __builtin_inff() : lse;
+}
+
+QD_KERNEL(256) qk_backward_begin_wgmma(const qk_backward_wgmma_args p) {
+    qd_begin();
+    const block b = find_block(&p, qd_block());
+    float *const rows = p.rows + b.number * (2 * QUERIES);
+    static_assert(QK_BACKWARD_END_THREADS == 256);
+    if (!b.exists)
+        return;
+    if (qd_thread() == 0)
+        p.done[b.number] = 0;
+    QD_UNROLL for (uint32_t i = 0; i < QUERIES; i += STEP) {
+        const uint32_t row = i + qd_thread() / LANES;
+        float sum = part_of_delta(&p, &b, b.query + row);
+        QD_UNROLL for (uint32_t step = 1; step < LANES; step *= 2)
+            sum += qd_as_f32(qd_swap_lanes(qd_as_u32(sum), step));
+        if (qd_thread() % LANES == 0) {
+            rows[row] = lse_of(&p.common.common, &b, b.query + row);
+            rows[QUERIES + row] = sum;
+        }
+    }
+}
+
+// ---- after
+
+/** Stores two neighbours, which lie at a multiple of their size. */
+QD_INLINE void store2(uint32_t dtype, const void *data, int64_t at, float a, float b) {
+    char *const to = (char *)data + at * bytes_of(dtype);
+    if (dtype == QD_F32)
+        *(qd_f32x2 *)to = (qd_f32x2){a, b};
+    else
+        *(uint32_t *)to = dtype == QD_F16 ? qd_pack_f16(a, b) : qd_pack_bf16(a, b);
+}
+
+/** Where a thread's sums of dq lie in a block: the first row, the first column. */
+QD_INLINE uint32_t dq_row(uint32_t team, uint32_t thread) {
+    return (QK_D == 64 ? team * 64 : 0) + thread / 32 * 16 + thread % 32 / 4;
+}
+QD_INLINE uint32_t dq_column(uint32_t team, uint32_t thread) {
+    return (QK_D == 64 ? 0 : team * 64) + thread % 4 * 2;
+}
+
+QD_KERNEL(256) qk_backward_end_wgmma(const qk_backward_wgmma_args p) {
+    qd_begin();
+    const qk_attention_args *g = &p.common.common;
+    const qk_attention_rows *dq = &p.common.dq;
+    const block b = find_block(&p, qd_block());
+    const uint32_t team = qd_thread() / QD_TEAM, thread = qd_thread() % QD_TEAM;
+    const uint32_t first = b.query + dq_row(team, thread), column = dq_column(team, thread);
+    const qd_f32x4 *const sums = (const qd_f32x4 *)(p.sums + b.number * (QUERIES * QK_D)) +
+                                 team * (DQ_SUMS / 4 * QD_TEAM) + thread;
+    if (!b.exists)
+        return;
+    QD_UNROLL for (uint32_t i = 0; i < DQ_SUMS / 4; i++) {
+        const qd_f32x4 x = sums[i * QD_TEAM] * g->scale;
+        QD_UNROLL for (uint32_t r = 0; r < 2; r++)
+            if (first + 8 * r < (uint32_t)b.request.qo_len && column + 8 * i < g->head_dim_qk)
+                store2(p.common.dtype_dq, dq->data,
+                       query_at(dq, &b, first + 8 * r) + column + 8 * i, x[2 * r], x[2 * r + 1]);
+    }
+}
+
+#endif
