@@ -11,7 +11,7 @@
 // LDS       the tile of k and of v, STAGES of q with its rows' numbers, 2 of d_o, 2 of ds, a block
 //           of dq; barriers. Boxes of 64 columns with the 128-byte swizzle
 // Registers of a thread: QK_D / 2 sums of dk and of dv; SUMS scores, as many dp; DQ_SUMS of dq
-// Roles     two teams multiply; of the third one thread loads, another adds dq up in memory
+// Roles     two teams multiply; of the third one wave loads, two threads add dq up in memory
 // Order     a row's dq is the sum over tiles of keys, from the first to the last: who adds waits
 //           until the tile before has been added, which an earlier workgroup does
 // Edges     what lies outside a tensor loads as zero; rows of other requests are cleared in LDS.
@@ -70,8 +70,8 @@ enum {
     Q_EMPTY_AT = Q_FULL_AT + 8 * STAGES,
     D_O_FULL_AT = Q_EMPTY_AT + 8 * STAGES,
     D_O_EMPTY_AT = D_O_FULL_AT + 8 * D_O_STAGES,
-    DQ_FULL_AT = D_O_EMPTY_AT + 8 * D_O_STAGES, // a barrier for each team
-    DQ_EMPTY_AT = DQ_FULL_AT + 8 * TEAMS,
+    DQ_FULL_AT = D_O_EMPTY_AT + 8 * D_O_STAGES, // for each of the threads that add, and each team
+    DQ_EMPTY_AT = DQ_FULL_AT + 16 * TEAMS,      // for each team
     PART_AT = DQ_EMPTY_AT + 8 * TEAMS, // for what is to be cleared before it is full
     LDS_BYTES = PART_AT + 8
 };
@@ -242,7 +242,7 @@ QD_INLINE void load_all(const qk_backward_wgmma_args *p, uint64_t maps, uint32_t
     }
 }
 
-// ---- the thread that adds dq up
+// ---- the two threads that add dq up
 
 /** Starts the copy of a team's dq to memory, or its addition to what is there. */
 QD_INLINE void add_team(float *to, uint32_t from, bool adds) {
@@ -252,28 +252,34 @@ QD_INLINE void add_team(float *to, uint32_t from, bool adds) {
         qd_bulk_store(to, from, TEAM_DQ_BYTES);
 }
 
-QD_INLINE void add_all(const qk_backward_wgmma_args *p, uint32_t base, const tile *t) {
+/** Waits until both teams have put a step's dq, and starts its copies. */
+QD_INLINE void add_block(uint32_t base, float *to, uint32_t step, bool adds) {
+    QD_UNROLL for (uint32_t team = 0; team < TEAMS; team++) {
+        qd_mbarrier_wait(base + DQ_FULL_AT + 8 * (step % 2 * TEAMS + team), step / 2 % 2);
+        add_team(to + team * (DQ_SUMS * QD_TEAM), base + DQ_AT + team * TEAM_DQ_BYTES, adds);
+    }
+    qd_tensor_store_wait();
+    QD_UNROLL for (uint32_t team = 0; team < TEAMS; team++)
+        qd_mbarrier_arrive(base + DQ_EMPTY_AT + 8 * team);
+}
+
+/** Adds every other step's dq up. It takes a step's time until what has been added is in memory,
+ *  and can be told; meanwhile the other thread adds the next step's. */
+QD_INLINE void add_all(const qk_backward_wgmma_args *p, uint32_t base, const tile *t,
+                       uint32_t own) {
     walk w = begin_walk(t);
-    uint32_t parity = 0;
     QD_NO_UNROLL for (uint32_t step = 0; step < t->steps; step++, advance(&w, t)) {
         const int64_t number = number_of(p, t, &w);
-        float *const to = p->sums + number * (QUERIES * QK_D);
+        if (step % 2 != own)
+            continue;
         if (t->number) {
             qd_flag_wait(p->done + number, t->number);
             qd_async_fence_all();
         }
-        QD_UNROLL for (uint32_t team = 0; team < TEAMS; team++) {
-            qd_mbarrier_wait(base + DQ_FULL_AT + 8 * team, parity);
-            add_team(to + team * (DQ_SUMS * QD_TEAM), base + DQ_AT + team * TEAM_DQ_BYTES,
-                     t->number > 0);
-        }
-        qd_tensor_store_wait();
-        QD_UNROLL for (uint32_t team = 0; team < TEAMS; team++)
-            qd_mbarrier_arrive(base + DQ_EMPTY_AT + 8 * team);
+        add_block(base, p->sums + number * (QUERIES * QK_D), step, t->number > 0);
         qd_bulk_wait_written();
         qd_async_fence_all();
         qd_flag_set(p->done + number, t->number + 1);
-        parity ^= 1;
     }
 }
 
@@ -400,7 +406,7 @@ QD_INLINE void put_dq(const work *w, uint32_t stage, const float dq[32]) {
             (qd_f32x4){dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
     qd_async_fence();
     qd_wave_barrier();
-    release(w->base + DQ_FULL_AT + 8 * w->team);
+    release(w->base + DQ_FULL_AT + 8 * (stage * TEAMS + w->team));
 }
 
 // ---- a team's walk
@@ -533,6 +539,7 @@ QD_INLINE void make_barriers(uint32_t base) {
         }
         for (uint32_t team = 0; team < TEAMS; team++) {
             qd_mbarrier_init(base + DQ_FULL_AT + 8 * team, 4);
+            qd_mbarrier_init(base + DQ_FULL_AT + 8 * (TEAMS + team), 4);
             qd_mbarrier_init(base + DQ_EMPTY_AT + 8 * team, 1);
         }
         qd_mbarrier_init_fence();
@@ -557,7 +564,8 @@ QD_KERNEL_HEAD(384, LDS_BYTES, "", qk_backward_wgmma)(const qk_backward_wgmma_ar
         QD_REGISTERS_LESS(24);
         if (qd_thread() / QD_WAVE == TEAMS * QD_TEAM / QD_WAVE && t.steps)
             load_all(&p, maps, base, &t);
-        if (qd_thread() == TEAMS * QD_TEAM + QD_WAVE)
-            add_all(&p, base, &t);
+        const uint32_t wave = qd_thread() / QD_WAVE - TEAMS * QD_TEAM / QD_WAVE;
+        if ((wave == 1 || wave == 2) && qd_lane() == 0)
+            add_all(&p, base, &t, wave - 1);
     }
 }

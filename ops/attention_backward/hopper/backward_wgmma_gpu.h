@@ -51,21 +51,19 @@ QD_INLINE int64_t query_at(const qk_attention_rows *rows, const block *b, uint32
 
 enum { LANES = QK_D / QD_RUN, STEP = QK_BACKWARD_END_THREADS / LANES }; // of a row; rows at once
 
-/** Returns this lane's part of a row's <d_o, o>. */
-QD_INLINE float part_of_delta(const qk_backward_wgmma_args *p, const block *b, uint32_t query) {
-    const qk_attention_args *g = &p->common.common;
-    const qk_attention_rows o_rows = {g->o, g->o_batch, g->o_token, g->o_head};
-    const uint32_t column = qd_thread() % LANES * QD_RUN;
-    constexpr int dtype = IS_F16 ? QD_F16 : QD_BF16;
+/** Returns 16 bytes of a row; its own last ones, or the last row's, in place of what is outside. */
+QD_INLINE qd_f32x8 load_eight(const qk_attention_rows *rows, const block *b, uint32_t row,
+                              uint32_t dim) {
+    const uint32_t query = qd_min(b->query + row, (uint32_t)b->request.qo_len - 1);
+    const uint32_t column = qd_min(qd_thread() % LANES * QD_RUN, dim - QD_RUN);
+    return qd_load8(IS_F16 ? QD_F16 : QD_BF16,
+                    (const char *)rows->data + 2 * (query_at(rows, b, query) + column));
+}
+
+QD_INLINE float dot8(qd_f32x8 a, qd_f32x8 b) {
     float sum = 0;
-    if (column >= g->head_dim_vo || query >= (uint32_t)b->request.qo_len)
-        return 0;
-    const qd_f32x8 o =
-        qd_load8(dtype, (const char *)o_rows.data + 2 * (query_at(&o_rows, b, query) + column));
-    const qd_f32x8 d_o = qd_load8(dtype, (const char *)p->common.d_o.data +
-                                             2 * (query_at(&p->common.d_o, b, query) + column));
     QD_UNROLL for (uint32_t i = 0; i < QD_RUN; i++)
-        sum = __builtin_fmaf(o[i], d_o[i], sum);
+        sum = __builtin_fmaf(a[i], b[i], sum);
     return sum;
 }
 
@@ -78,25 +76,37 @@ QD_INLINE float lse_of(const qk_attention_args *g, const block *b, uint32_t quer
     return lse == -__builtin_inff() ? __builtin_inff() : lse;
 }
 
+/** Stores the numbers of a row, of whose <d_o, o> each of its lanes has a part. */
+QD_INLINE void put_row(const qk_backward_wgmma_args *p, const block *b, uint32_t row, float part) {
+    float *const rows = p->rows + b->number * (2 * QUERIES);
+    const uint32_t dim = p->common.common.head_dim_vo;
+    float sum = qd_thread() % LANES * QD_RUN < dim ? part : 0;
+    QD_UNROLL for (uint32_t step = 1; step < LANES; step *= 2)
+        sum += qd_as_f32(qd_swap_lanes(qd_as_u32(sum), step));
+    if (qd_thread() % LANES == 0) {
+        rows[row] = lse_of(&p->common.common, b, b->query + row);
+        rows[QUERIES + row] = sum;
+    }
+}
+
 QD_KERNEL(256) qk_backward_begin_wgmma(const qk_backward_wgmma_args p) {
     qd_begin();
+    const qk_attention_args *g = &p.common.common;
+    const qk_attention_rows o_rows = {g->o, g->o_batch, g->o_token, g->o_head};
     const block b = find_block(&p, qd_block());
-    float *const rows = p.rows + b.number * (2 * QUERIES);
+    float parts[QUERIES / STEP];
     static_assert(QK_BACKWARD_END_THREADS == 256);
     if (!b.exists)
         return;
     if (qd_thread() == 0)
         p.done[b.number] = 0;
-    QD_UNROLL for (uint32_t i = 0; i < QUERIES; i += STEP) {
-        const uint32_t row = i + qd_thread() / LANES;
-        float sum = part_of_delta(&p, &b, b.query + row);
-        QD_UNROLL for (uint32_t step = 1; step < LANES; step *= 2)
-            sum += qd_as_f32(qd_swap_lanes(qd_as_u32(sum), step));
-        if (qd_thread() % LANES == 0) {
-            rows[row] = lse_of(&p.common.common, &b, b.query + row);
-            rows[QUERIES + row] = sum;
-        }
+    QD_UNROLL for (uint32_t i = 0; i < QUERIES / STEP; i++) {
+        const uint32_t row = i * STEP + qd_thread() / LANES;
+        parts[i] = dot8(load_eight(&o_rows, &b, row, g->head_dim_vo),
+                        load_eight(&p.common.d_o, &b, row, g->head_dim_vo));
     }
+    QD_UNROLL for (uint32_t i = 0; i < QUERIES / STEP; i++)
+        put_row(&p, &b, i * STEP + qd_thread() / LANES, parts[i]);
 }
 
 // ---- after
@@ -129,8 +139,11 @@ QD_KERNEL(256) qk_backward_end_wgmma(const qk_backward_wgmma_args p) {
                                  team * (DQ_SUMS / 4 * QD_TEAM) + thread;
     if (!b.exists)
         return;
+    qd_f32x4 all[DQ_SUMS / 4];
+    QD_UNROLL for (uint32_t i = 0; i < DQ_SUMS / 4; i++)
+        all[i] = sums[i * QD_TEAM];
     QD_UNROLL for (uint32_t i = 0; i < DQ_SUMS / 4; i++) {
-        const qd_f32x4 x = sums[i * QD_TEAM] * g->scale;
+        const qd_f32x4 x = all[i] * g->scale;
         QD_UNROLL for (uint32_t r = 0; r < 2; r++)
             if (first + 8 * r < (uint32_t)b.request.qo_len && column + 8 * i < g->head_dim_qk)
                 store2(p.common.dtype_dq, dq->data,
