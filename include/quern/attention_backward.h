@@ -55,8 +55,8 @@ typedef struct qn_attention_backward_args {
  *            behind a request's may hold anything; dq, dk and dv are not written there
  *  Overlap:  what is written overlaps no other tensor.
  *  Bits:     equal on every run, for any number of threads, whatever other requests are in the
- *            batch (with dropout the batch counts, as for qn_attention): no atomics, and sums in a
- *            fixed order.
+ *            batch (with dropout the batch counts, as for qn_attention): sums have a fixed
+ *            order.
  *  Async:    queued on stream, allocates nothing on a GPU, can be captured.
  *  Errors:   QN_E_INVALID (null, shape, stride, overlap, workspace too small, what is wrong of
  *            forward; dmask without an additive mask, dsinks without sinks), QN_E_UNSUPPORTED

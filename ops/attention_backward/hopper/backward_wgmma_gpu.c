@@ -8,8 +8,8 @@
 // Tile      128 keys, 64 a team, by QUERIES queries; scores lie as [keys, queries]
 // Launch    384 threads, a workgroup a tile of keys and kv head; tiles are numbered so that the
 //           first ones of all heads come first
-// LDS       the tile of k and of v, STAGES of q with its rows' numbers, 2 of d_o, 2 of ds, a block
-//           of dq; barriers. Boxes of 64 columns with the 128-byte swizzle
+// LDS       the tile of k and of v, STAGES of q with its rows' numbers, of d_o, of ds and of dq;
+//           barriers. Boxes of 64 columns with the 128-byte swizzle
 // Registers of a thread: QK_D / 2 sums of dk and of dv; SUMS scores, as many dp; DQ_SUMS of dq
 // Roles     two teams multiply; of the third one wave loads, two threads add dq up in memory
 // Order     a row's dq is the sum over tiles of keys, from the first to the last: who adds waits
@@ -56,23 +56,22 @@ enum {
     ROWS_BYTES = 2 * QUERIES * 4, // log-sum-exps, then deltas
     DS_BYTES = QUERIES / BOX * DS_BOX_BYTES,
     TEAM_DQ_BYTES = DQ_SUMS * QD_TEAM * 4,
-    STAGES = 3,
-    D_O_STAGES = 2,
+    STAGES = 2,
     K_AT = 0,
     V_AT = K_AT + K_BYTES,
     Q_AT = V_AT + K_BYTES,
     D_O_AT = Q_AT + STAGES * Q_BYTES,
-    DS_AT = D_O_AT + D_O_STAGES * Q_BYTES,
+    DS_AT = D_O_AT + STAGES * Q_BYTES,
     DQ_AT = DS_AT + 2 * DS_BYTES,
-    ROWS_AT = DQ_AT + TEAMS * TEAM_DQ_BYTES,
+    ROWS_AT = DQ_AT + 2 * TEAMS * TEAM_DQ_BYTES,
     K_FULL_AT = ROWS_AT + STAGES * ROWS_BYTES,
     Q_FULL_AT = K_FULL_AT + 8,
     Q_EMPTY_AT = Q_FULL_AT + 8 * STAGES,
     D_O_FULL_AT = Q_EMPTY_AT + 8 * STAGES,
-    D_O_EMPTY_AT = D_O_FULL_AT + 8 * D_O_STAGES,
-    DQ_FULL_AT = D_O_EMPTY_AT + 8 * D_O_STAGES, // for each of the threads that add, and each team
-    DQ_EMPTY_AT = DQ_FULL_AT + 16 * TEAMS,      // for each team
-    PART_AT = DQ_EMPTY_AT + 8 * TEAMS, // for what is to be cleared before it is full
+    D_O_EMPTY_AT = D_O_FULL_AT + 8 * STAGES,
+    DQ_FULL_AT = D_O_EMPTY_AT + 8 * STAGES, // for each of the threads that add, and each team
+    DQ_EMPTY_AT = DQ_FULL_AT + 16 * TEAMS,
+    PART_AT = DQ_EMPTY_AT + 16 * TEAMS, // for what is to be cleared before it is full
     LDS_BYTES = PART_AT + 8
 };
 static_assert(LDS_BYTES <= 232448, "more than a multiprocessor's LDS");
@@ -227,18 +226,17 @@ QD_INLINE void load_block(const qk_backward_wgmma_args *p, uint64_t map, loader 
 QD_INLINE void load_all(const qk_backward_wgmma_args *p, uint64_t maps, uint32_t base,
                         const tile *t) {
     loader l = {.base = base, .may_clear = p->common.common.schedule};
-    qd_ring q = {0, 1}, d_o = {0, 1};
+    qd_ring at = {0, 1};
     walk w = begin_walk(t);
     load_keys(p, maps, &l, t);
     QD_NO_UNROLL for (uint32_t step = 0; step < t->steps; step++, advance(&w, t)) {
-        qd_mbarrier_wait(base + Q_EMPTY_AT + 8 * q.at, q.parity);
-        load_block(p, MAP_Q, &l, t, &w, base + Q_AT + q.at * Q_BYTES, base + Q_FULL_AT + 8 * q.at,
-                   base + ROWS_AT + q.at * ROWS_BYTES);
-        qd_mbarrier_wait(base + D_O_EMPTY_AT + 8 * d_o.at, d_o.parity);
-        load_block(p, MAP_D_O, &l, t, &w, base + D_O_AT + d_o.at * Q_BYTES,
-                   base + D_O_FULL_AT + 8 * d_o.at, 0);
-        qd_ring_advance(&q, STAGES);
-        qd_ring_advance(&d_o, D_O_STAGES);
+        qd_mbarrier_wait(base + Q_EMPTY_AT + 8 * at.at, at.parity);
+        load_block(p, MAP_Q, &l, t, &w, base + Q_AT + at.at * Q_BYTES, base + Q_FULL_AT + 8 * at.at,
+                   base + ROWS_AT + at.at * ROWS_BYTES);
+        qd_mbarrier_wait(base + D_O_EMPTY_AT + 8 * at.at, at.parity);
+        load_block(p, MAP_D_O, &l, t, &w, base + D_O_AT + at.at * Q_BYTES,
+                   base + D_O_FULL_AT + 8 * at.at, 0);
+        qd_ring_advance(&at, STAGES);
     }
 }
 
@@ -252,15 +250,21 @@ QD_INLINE void add_team(float *to, uint32_t from, bool adds) {
         qd_bulk_store(to, from, TEAM_DQ_BYTES);
 }
 
-/** Waits until both teams have put a step's dq, and starts its copies. */
+/** Returns the number of a team's place for dq, and of its barriers. */
+QD_INLINE uint32_t dq_place(uint32_t stage, uint32_t team) {
+    return stage * TEAMS + team;
+}
+
+/** Waits until both teams have put a step's dq, and copies it. */
 QD_INLINE void add_block(uint32_t base, float *to, uint32_t step, bool adds) {
     QD_UNROLL for (uint32_t team = 0; team < TEAMS; team++) {
-        qd_mbarrier_wait(base + DQ_FULL_AT + 8 * (step % 2 * TEAMS + team), step / 2 % 2);
-        add_team(to + team * (DQ_SUMS * QD_TEAM), base + DQ_AT + team * TEAM_DQ_BYTES, adds);
+        const uint32_t place = dq_place(step % 2, team);
+        qd_mbarrier_wait(base + DQ_FULL_AT + 8 * place, step / 2 % 2);
+        add_team(to + team * (DQ_SUMS * QD_TEAM), base + DQ_AT + place * TEAM_DQ_BYTES, adds);
     }
-    qd_tensor_store_wait();
+    qd_bulk_wait_written();
     QD_UNROLL for (uint32_t team = 0; team < TEAMS; team++)
-        qd_mbarrier_arrive(base + DQ_EMPTY_AT + 8 * team);
+        qd_mbarrier_arrive(base + DQ_EMPTY_AT + 8 * dq_place(step % 2, team));
 }
 
 /** Adds every other step's dq up. It takes a step's time until what has been added is in memory,
@@ -277,7 +281,6 @@ QD_INLINE void add_all(const qk_backward_wgmma_args *p, uint32_t base, const til
             qd_async_fence_all();
         }
         add_block(base, p->sums + number * (QUERIES * QK_D), step, t->number > 0);
-        qd_bulk_wait_written();
         qd_async_fence_all();
         qd_flag_set(p->done + number, t->number + 1);
     }
@@ -291,7 +294,7 @@ typedef struct work {
     float scale;       // of products, log2(e) in it
     uint32_t limit[2]; // the first query that sees each of the thread's two keys
     uint32_t whole;    // from this query on all of the team's keys are seen
-    qd_ring q;
+    uint32_t stage;    // of the block's q, d_o and ds
     float dk[OWN_SUMS], dv[OWN_SUMS];
 } work;
 
@@ -321,10 +324,10 @@ QD_INLINE void start_own(const work *w, const uint32_t a[SUMS / 2], uint32_t at,
 }
 
 /** Starts the team's part of dq: of 64 columns, or of 64 queries. */
-QD_INLINE void start_dq(const work *w, uint32_t stage, float dq[32]) {
+QD_INLINE void start_dq(const work *w, float dq[32]) {
     const uint32_t own = QK_D == 64 ? 0 : w->team;
     const uint64_t a = qd_wgmma_tile_across(w->base + DS_AT, DS_BOX_BYTES) +
-                       stage * (DS_BYTES / 16) + (w->team - own) * (DS_BOX_BYTES / 16);
+                       w->stage * (DS_BYTES / 16) + (w->team - own) * (DS_BOX_BYTES / 16);
     const uint64_t b =
         qd_wgmma_tile_across(qd_opaque(w->base + K_AT), K_BOX_BYTES) + own * (K_BOX_BYTES / 16);
     qd_wgmma_begin();
@@ -343,7 +346,7 @@ QD_INLINE uint32_t own_column(void) {
 
 /** Returns the numbers of two neighbouring rows, of this thread's columns of group g. */
 QD_INLINE qd_f32x2 rows_of(const work *w, uint32_t which, uint32_t g) {
-    const uint32_t at = w->base + ROWS_AT + w->q.at * ROWS_BYTES + which * (QUERIES * 4);
+    const uint32_t at = w->base + ROWS_AT + w->stage * ROWS_BYTES + which * (QUERIES * 4);
     return *(const QD_LDS qd_f32x2 *)(uintptr_t)(at + (8 * g + own_column()) * 4);
 }
 
@@ -380,9 +383,9 @@ QD_INLINE void find_ds(const work *w, const float p[SUMS], const float dp[SUMS],
 }
 
 /** Puts the team's ds into LDS, and waits until both teams have done so. */
-QD_INLINE void put_ds(const work *w, uint32_t stage, const uint32_t ds[SUMS / 2]) {
+QD_INLINE void put_ds(const work *w, const uint32_t ds[SUMS / 2]) {
     const uint32_t row = qd_thread() % QD_TEAM / 32 * 16 + qd_lane() % 16;
-    const uint32_t to = w->base + DS_AT + stage * DS_BYTES + (w->team * 64 + row) * LINE;
+    const uint32_t to = w->base + DS_AT + w->stage * DS_BYTES + (w->team * 64 + row) * LINE;
     QD_UNROLL for (uint32_t c = 0; c < QUERIES / 8; c += 2) {
         const uint32_t piece = (c % 8 + qd_lane() / 16) ^ (row % 8);
         qd_store_tiles(to + c / 8 * DS_BOX_BYTES + piece * 16, ds[2 * c], ds[2 * c + 1],
@@ -397,28 +400,29 @@ QD_INLINE void release(uint32_t bar) {
         qd_mbarrier_arrive(bar);
 }
 
-/** Hands the team's part of dq to the thread that adds. */
-QD_INLINE void put_dq(const work *w, uint32_t stage, const float dq[32]) {
-    const uint32_t to = w->base + DQ_AT + w->team * TEAM_DQ_BYTES + qd_thread() % QD_TEAM * 16;
-    qd_mbarrier_wait(w->base + DQ_EMPTY_AT + 8 * w->team, stage ^ 1);
+/** Hands the team's part of a step's dq to the thread that adds. */
+QD_INLINE void put_dq(const work *w, uint32_t step, const float dq[32]) {
+    const uint32_t place = dq_place(step % 2, w->team);
+    const uint32_t to = w->base + DQ_AT + place * TEAM_DQ_BYTES + qd_thread() % QD_TEAM * 16;
+    qd_mbarrier_wait(w->base + DQ_EMPTY_AT + 8 * place, step / 2 % 2 ^ 1);
     QD_UNROLL for (uint32_t i = 0; i < DQ_SUMS / 4; i++)
         *(QD_LDS qd_f32x4 *)(uintptr_t)(to + i * QD_TEAM * 16) =
             (qd_f32x4){dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
     qd_async_fence();
     qd_wave_barrier();
-    release(w->base + DQ_FULL_AT + 8 * (stage * TEAMS + w->team));
+    release(w->base + DQ_FULL_AT + 8 * place);
 }
 
 // ---- a team's walk
 
 /** Asks for a block's scores and dp, and turns the scores into weights. Behind it dp alone is under
  *  way. */
-QD_INLINE void take_scores(const work *w, uint32_t stage, uint32_t parity, uint32_t query,
-                           float s[SUMS], float dp[SUMS]) {
-    qd_mbarrier_wait(w->base + Q_FULL_AT + 8 * w->q.at, w->q.parity);
-    start_scores(w, K_AT, Q_AT + w->q.at * Q_BYTES, s);
-    qd_mbarrier_wait(w->base + D_O_FULL_AT + 8 * stage, parity);
-    start_scores(w, V_AT, D_O_AT + stage * Q_BYTES, dp);
+QD_INLINE void take_scores(const work *w, uint32_t parity, uint32_t query, float s[SUMS],
+                           float dp[SUMS]) {
+    qd_mbarrier_wait(w->base + Q_FULL_AT + 8 * w->stage, parity);
+    start_scores(w, K_AT, Q_AT + w->stage * Q_BYTES, s);
+    qd_mbarrier_wait(w->base + D_O_FULL_AT + 8 * w->stage, parity);
+    start_scores(w, V_AT, D_O_AT + w->stage * Q_BYTES, dp);
     QD_WGMMA_WAIT_BEFORE_LAST(SUMS, s);
     if (query < w->whole)
         hide(w, query, s);
@@ -431,29 +435,28 @@ QD_INLINE void take_scores(const work *w, uint32_t stage, uint32_t parity, uint3
 QD_INLINE void take_block(work *w, uint32_t step, uint32_t query) {
     float s[SUMS], dp[SUMS], dq[32];
     uint32_t weights[SUMS / 2], ds[SUMS / 2];
-    const uint32_t stage = step % 2;
-    take_scores(w, stage, step / 2 % 2, query, s, dp);
+    w->stage = step % STAGES;
+    take_scores(w, step / STAGES % 2, query, s, dp);
 #if QK_D == 64 // there are not registers for weights of both kinds
     QD_WGMMA_WAIT(SUMS, dp);
     pack(s, weights);
     find_ds(w, s, dp, ds);
-    start_own(w, weights, D_O_AT + stage * Q_BYTES, w->dv);
+    start_own(w, weights, D_O_AT + w->stage * Q_BYTES, w->dv);
 #else
     pack(s, weights);
-    start_own(w, weights, D_O_AT + stage * Q_BYTES, w->dv);
+    start_own(w, weights, D_O_AT + w->stage * Q_BYTES, w->dv);
     QD_WGMMA_WAIT_BEFORE_LAST(SUMS, dp);
     find_ds(w, s, dp, ds);
 #endif
-    put_ds(w, stage, ds);
-    start_dq(w, stage, dq);
-    start_own(w, ds, Q_AT + w->q.at * Q_BYTES, w->dk);
+    put_ds(w, ds);
+    start_dq(w, dq);
+    start_own(w, ds, Q_AT + w->stage * Q_BYTES, w->dk);
     QD_WGMMA_WAIT_BEFORE_LAST(32, dq);
-    release(w->base + D_O_EMPTY_AT + 8 * stage);
-    put_dq(w, stage, dq);
+    release(w->base + D_O_EMPTY_AT + 8 * w->stage);
+    put_dq(w, step, dq);
     QD_WGMMA_WAIT(OWN_SUMS, w->dk);
     QD_WGMMA_HOLD(OWN_SUMS, w->dv);
-    release(w->base + Q_EMPTY_AT + 8 * w->q.at);
-    qd_ring_advance(&w->q, STAGES);
+    release(w->base + Q_EMPTY_AT + 8 * w->stage);
 }
 
 /** Walks over the tile's blocks. */
@@ -532,15 +535,12 @@ QD_INLINE void make_barriers(uint32_t base) {
         for (uint32_t i = 0; i < STAGES; i++) {
             qd_mbarrier_init(base + Q_FULL_AT + 8 * i, 1);
             qd_mbarrier_init(base + Q_EMPTY_AT + 8 * i, TEAMS * 4);
-        }
-        for (uint32_t i = 0; i < D_O_STAGES; i++) {
             qd_mbarrier_init(base + D_O_FULL_AT + 8 * i, 1);
             qd_mbarrier_init(base + D_O_EMPTY_AT + 8 * i, TEAMS * 4);
         }
-        for (uint32_t team = 0; team < TEAMS; team++) {
-            qd_mbarrier_init(base + DQ_FULL_AT + 8 * team, 4);
-            qd_mbarrier_init(base + DQ_FULL_AT + 8 * (TEAMS + team), 4);
-            qd_mbarrier_init(base + DQ_EMPTY_AT + 8 * team, 1);
+        for (uint32_t i = 0; i < 2 * TEAMS; i++) {
+            qd_mbarrier_init(base + DQ_FULL_AT + 8 * i, 4);
+            qd_mbarrier_init(base + DQ_EMPTY_AT + 8 * i, 1);
         }
         qd_mbarrier_init_fence();
     }

@@ -76,17 +76,13 @@ QD_INLINE float lse_of(const qk_attention_args *g, const block *b, uint32_t quer
     return lse == -__builtin_inff() ? __builtin_inff() : lse;
 }
 
-/** Stores the numbers of a row, of whose <d_o, o> each of its lanes has a part. */
-QD_INLINE void put_row(const qk_backward_wgmma_args *p, const block *b, uint32_t row, float part) {
-    float *const rows = p->rows + b->number * (2 * QUERIES);
-    const uint32_t dim = p->common.common.head_dim_vo;
+/** Stores a row's <d_o, o>, of which each of its lanes has a part. */
+QD_INLINE void put_delta(float *deltas, uint32_t row, uint32_t dim, float part) {
     float sum = qd_thread() % LANES * QD_RUN < dim ? part : 0;
     QD_UNROLL for (uint32_t step = 1; step < LANES; step *= 2)
         sum += qd_as_f32(qd_swap_lanes(qd_as_u32(sum), step));
-    if (qd_thread() % LANES == 0) {
-        rows[row] = lse_of(&p->common.common, b, b->query + row);
-        rows[QUERIES + row] = sum;
-    }
+    if (qd_thread() % LANES == 0)
+        deltas[row] = sum;
 }
 
 QD_KERNEL(256) qk_backward_begin_wgmma(const qk_backward_wgmma_args p) {
@@ -98,15 +94,18 @@ QD_KERNEL(256) qk_backward_begin_wgmma(const qk_backward_wgmma_args p) {
     static_assert(QK_BACKWARD_END_THREADS == 256);
     if (!b.exists)
         return;
+    float *const rows = p.rows + b.number * (2 * QUERIES);
     if (qd_thread() == 0)
         p.done[b.number] = 0;
+    if (qd_thread() < QUERIES)
+        rows[qd_thread()] = lse_of(g, &b, b.query + qd_thread());
     QD_UNROLL for (uint32_t i = 0; i < QUERIES / STEP; i++) {
         const uint32_t row = i * STEP + qd_thread() / LANES;
         parts[i] = dot8(load_eight(&o_rows, &b, row, g->head_dim_vo),
                         load_eight(&p.common.d_o, &b, row, g->head_dim_vo));
     }
     QD_UNROLL for (uint32_t i = 0; i < QUERIES / STEP; i++)
-        put_row(&p, &b, i * STEP + qd_thread() / LANES, parts[i]);
+        put_delta(rows + QUERIES, i * STEP + qd_thread() / LANES, g->head_dim_vo, parts[i]);
 }
 
 // ---- after
@@ -120,12 +119,60 @@ QD_INLINE void store2(uint32_t dtype, const void *data, int64_t at, float a, flo
         *(uint32_t *)to = dtype == QD_F16 ? qd_pack_f16(a, b) : qd_pack_bf16(a, b);
 }
 
-/** Where a thread's sums of dq lie in a block: the first row, the first column. */
+/** Where a thread's sums of dq lie in a block: the first row; the team's first column. */
 QD_INLINE uint32_t dq_row(uint32_t team, uint32_t thread) {
     return (QK_D == 64 ? team * 64 : 0) + thread / 32 * 16 + thread % 32 / 4;
 }
-QD_INLINE uint32_t dq_column(uint32_t team, uint32_t thread) {
-    return (QK_D == 64 ? 0 : team * 64) + thread % 4 * 2;
+QD_INLINE uint32_t dq_column(uint32_t team) {
+    return QK_D == 64 ? 0 : team * 64;
+}
+
+/** Gives the lane whose index differs in the bit `step` one of two words, and takes its other. */
+QD_INLINE void exchange(uint32_t *low, uint32_t *high, uint32_t step) {
+    const bool is_upper = qd_lane() & step;
+    const uint32_t got = qd_swap_lanes(is_upper ? *low : *high, step);
+    *low = is_upper ? got : *low;
+    *high = is_upper ? *high : got;
+}
+/** Exchanges words among four lanes side by side: lane i's word j becomes lane j's word i. */
+QD_INLINE void turn(uint32_t v[4]) {
+    exchange(&v[0], &v[1], 1);
+    exchange(&v[2], &v[3], 1);
+    exchange(&v[0], &v[2], 2);
+    exchange(&v[1], &v[3], 2);
+}
+
+/** Stores 64 columns of a row, of which this thread has two of each eight, as 16 bits: 16 bytes a
+ *  lane. */
+QD_INLINE void store_row_16(uint32_t dtype, const void *data, int64_t at, uint32_t columns,
+                            bool is_in, const float x[16]) {
+    QD_UNROLL for (uint32_t half = 0; half < 2; half++) {
+        uint32_t v[4];
+        QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            const float *pair = x + 8 * half + 2 * i;
+            v[i] = dtype == QD_F16 ? qd_pack_f16(pair[0], pair[1]) : qd_pack_bf16(pair[0], pair[1]);
+        }
+        turn(v);
+        const uint32_t column = 8 * (4 * half + qd_lane() % 4);
+        if (is_in && column < columns)
+            *(qd_u32x4 *)((char *)data + 2 * (at + column)) = (qd_u32x4){v[0], v[1], v[2], v[3]};
+    }
+}
+
+/** As store_row_16, in any dtype, a pair at a time. */
+QD_INLINE void store_row_pairs(uint32_t dtype, const void *data, int64_t at, uint32_t columns,
+                               bool is_in, const float x[16]) {
+    const uint32_t own = qd_lane() % 4 * 2;
+    QD_UNROLL for (uint32_t i = 0; i < 8; i++)
+        if (is_in && 8 * i < columns)
+            store2(dtype, data, at + 8 * i + own, x[2 * i], x[2 * i + 1]);
+}
+
+/** Returns whether rows of 16 bits begin at multiples of 16 bytes. */
+QD_INLINE bool are_wide(const qk_attention_rows *rows, uint32_t dtype) {
+    const uint64_t bits = (uint64_t)rows->data / 2 | (uint64_t)rows->block | (uint64_t)rows->token |
+                          (uint64_t)rows->head;
+    return dtype != QD_F32 && bits % 8 == 0;
 }
 
 QD_KERNEL(256) qk_backward_end_wgmma(const qk_backward_wgmma_args p) {
@@ -134,20 +181,25 @@ QD_KERNEL(256) qk_backward_end_wgmma(const qk_backward_wgmma_args p) {
     const qk_attention_rows *dq = &p.common.dq;
     const block b = find_block(&p, qd_block());
     const uint32_t team = qd_thread() / QD_TEAM, thread = qd_thread() % QD_TEAM;
-    const uint32_t first = b.query + dq_row(team, thread), column = dq_column(team, thread);
+    const uint32_t first = b.query + dq_row(team, thread), column = dq_column(team);
     const qd_f32x4 *const sums = (const qd_f32x4 *)(p.sums + b.number * (QUERIES * QK_D)) +
                                  team * (DQ_SUMS / 4 * QD_TEAM) + thread;
-    if (!b.exists)
+    if (!b.exists || column >= g->head_dim_qk)
         return;
-    qd_f32x4 all[DQ_SUMS / 4];
-    QD_UNROLL for (uint32_t i = 0; i < DQ_SUMS / 4; i++)
-        all[i] = sums[i * QD_TEAM];
+    float x[2][16]; // of two rows
     QD_UNROLL for (uint32_t i = 0; i < DQ_SUMS / 4; i++) {
-        const qd_f32x4 x = all[i] * g->scale;
-        QD_UNROLL for (uint32_t r = 0; r < 2; r++)
-            if (first + 8 * r < (uint32_t)b.request.qo_len && column + 8 * i < g->head_dim_qk)
-                store2(p.common.dtype_dq, dq->data,
-                       query_at(dq, &b, first + 8 * r) + column + 8 * i, x[2 * r], x[2 * r + 1]);
+        const qd_f32x4 four = sums[i * QD_TEAM] * g->scale;
+        QD_UNROLL for (uint32_t j = 0; j < 4; j++)
+            x[j / 2][2 * i + j % 2] = four[j];
+    }
+    const bool is_wide = are_wide(dq, p.common.dtype_dq);
+    QD_UNROLL for (uint32_t r = 0; r < 2; r++) {
+        const int64_t at = query_at(dq, &b, first + 8 * r) + column;
+        const bool is_in = first + 8 * r < (uint32_t)b.request.qo_len;
+        if (is_wide)
+            store_row_16(p.common.dtype_dq, dq->data, at, g->head_dim_qk - column, is_in, x[r]);
+        else
+            store_row_pairs(p.common.dtype_dq, dq->data, at, g->head_dim_qk - column, is_in, x[r]);
     }
 }
 
