@@ -111,7 +111,8 @@ def main():
         parser.error("--graph: the CPU has no graphs")
     rows = [measure_one(quern, o, tokens, getattr(torch, dtype), is_causal, device)
             for dtype in o.dtypes.split(",") for tokens in o.tokens for is_causal in (False, True)]
-    result = {"processor": processor(), "versions": versions_of(torch, device), "threads": o.threads, "rows": rows}
+    result = {"command": " ".join(["python bench/peer_backward.py", *sys.argv[1:]]), "processor": processor(),
+              "versions": versions_of(torch, device), "threads": o.threads, "rows": rows}
     print_table(result, o.backends.split(","))
     if o.json:
         pathlib.Path(o.json).write_text(json.dumps(result, indent=1) + "\n")

@@ -77,6 +77,7 @@ static const qni_attention_spec specs[] = {
     {RAGGED, 3, {130, 65, 3}, {260, 129, 70}, HEADS(4, 2, 128), BF16, .is_causal = true, QUICK},
     {RAGGED, 3, {0, 200, 129}, {10, 0, 300}, HEADS(2, 1, 64), BF16, QUICK},
     {PADDED, 2, {140}, {200, 129}, HEADS(2, 1, 128), F16, .is_causal = true},
+    {PADDED, 2, {140}, {200, 129}, HEADS(2, 1, 128), BF16, QUICK},
 };
 // clang-format on
 

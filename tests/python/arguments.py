@@ -127,7 +127,7 @@ _MAKERS = {
                           _bf16(2, 5, 2, 32, seed=6), None, None, None, None, None, None, None, None, None, _f32(4), 0, 1, 0,
                           3, -1, 0, 0, 7, 0, 1.0, 1e4, 0.25, 30.0, 1.0, 1.0, 1.0, 0.25],
     "attention_backward": lambda: [_bf16(2, 3, 4, 32), _bf16(2, 5, 2, 32), _bf16(2, 5, 2, 32), None, _f32(4),
-                                   np.zeros(2 * 3 * 4 * 4 * 33, np.uint8), _bf16(2, 3, 4, 32, seed=4), _bf16(2, 3, 4, 32, seed=5),
+                                   np.zeros(1 << 19, np.uint8), _bf16(2, 3, 4, 32, seed=4), _bf16(2, 3, 4, 32, seed=5),
                                    _f32(2, 3, 4, seed=6), _bf16(2, 3, 4, 32, seed=7), _bf16(2, 5, 2, 32, seed=8),
                                    _bf16(2, 5, 2, 32, seed=9), None, None, None, None, None, None, None, None, None, _f32(4), 0, 1, 0,
                                    3, -1, 0, 0, 7, 0, 1.0, 1e4, 0.25, 30.0, 1.0, 1.0, 1.0, 0.25],

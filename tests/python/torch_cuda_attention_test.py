@@ -13,6 +13,7 @@ from flashinfer_tools import Pages, close, expected  # noqa: E402
 from flashinfer_tools import randn as randn_on_cpu  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
 
+import quern  # noqa: E402
 import quern.compat.aotriton as aotriton  # noqa: E402
 import quern.compat.flashinfer as flashinfer  # noqa: E402
 import quern.torch  # noqa: E402
@@ -33,6 +34,38 @@ def check(out, q, k, v, **options):
     want, lse = expected(q.cpu(), k.cpu(), v.cpu(), **options)
     close(out.cpu(), want)
     return lse
+
+
+# ---- gradients
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float16, 2e-3), (torch.bfloat16, 1.6e-2)])
+@pytest.mark.parametrize("dim", [64, 96, 128])
+def test_gradients_of_ragged_requests(dtype, tolerance, dim):
+    """Tests that a request's gradients have the bits that it has alone, also beside one of NaNs, and are right."""
+    qo, kv = [0, 70, 70, 200, 329], [0, 200, 264, 393, 522]
+    q, d_out = (randn(qo[-1], HEADS, dim, dtype=dtype, seed=i) for i in range(2))
+    k, v = (randn(kv[-1], KV_HEADS, dim, dtype=dtype, seed=i) for i in range(2, 4))
+    for x, begin in ((q, qo[-2]), (d_out, qo[-2]), (k, kv[-2]), (v, kv[-2])):
+        x[begin:] = math.nan
+    plan = quern.attention_plan(HEADS, KV_HEADS, dim, qo_indptr=qo, kv_indptr=kv)
+    out, lse = quern.attention(q, k, v, plan=plan, is_causal=True, return_lse=True)
+    given = quern.attention_backward(d_out, q, k, v, out, lse, plan=plan, is_causal=True)[:3]
+    for i in range(len(qo) - 2):
+        a, b = slice(qo[i], qo[i + 1]), slice(kv[i], kv[i + 1])
+        got = given[0][a], given[1][b], given[2][b]
+        if qo[i] == qo[i + 1]:
+            assert not got[1].any() and not got[2].any()
+            continue
+        alone = quern.attention_backward(*(x[None] for x in (d_out[a], q[a], k[b], v[b], out[a], lse[a])), is_causal=True)
+        assert all(torch.equal(x[0], y) for x, y in zip(alone[:3], got, strict=True))
+        wanted = [x.transpose(0, 1).double().requires_grad_() for x in (q[a], k[b], v[b])]
+        queries, keys = len(got[0]), len(got[1])
+        hidden = torch.ones(queries, keys, device="cuda", dtype=torch.bool).triu(keys - queries + 1)
+        scores = (wanted[0] @ wanted[1].repeat_interleave(HEADS // KV_HEADS, 0).mT / dim**0.5).masked_fill(hidden, -math.inf)
+        weights = scores.softmax(-1).masked_fill(hidden, 0)  # of queries that see no key, too
+        exact = weights @ wanted[2].repeat_interleave(HEADS // KV_HEADS, 0)
+        for x, y in zip(torch.autograd.grad(exact, wanted, d_out[a].transpose(0, 1).double()), got, strict=True):
+            close(y.transpose(0, 1), x, tolerance * float(x.abs().max()))
 
 
 # ---- under PyTorch's function
