@@ -35,6 +35,11 @@ qn_status qni_backward_make(const qn_stream *stream, const qn_attention_backward
  *  take such tensors, or are not for the device. hopper/backward_wgmma.c. */
 int64_t qni_backward_wgmma_bytes(const qni_backward_problem *p, const qn_device *device);
 
+/** Launches the kernels of the mask's and the sinks' gradients, which read delta. `mask` and
+ *  `sinks` are their places among the variant's kernels. attention_backward_launch.c. */
+qn_status qni_backward_others(const qni_variant *variant, qn_stream *stream, const void *problem,
+                              int mask, int sinks);
+
 /** Values, and how far off a kernel's may be before they are rounded. */
 typedef struct qni_bounded {
     double *value, *bound;

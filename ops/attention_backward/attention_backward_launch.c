@@ -35,20 +35,26 @@ static qn_status launch(const qni_variant *variant, qn_stream *stream, int which
                      : QN_OK;
 }
 
+qn_status qni_backward_others(const qni_variant *variant, qn_stream *stream, const void *problem,
+                              int mask, int sinks) {
+    const qni_backward_problem *p = problem;
+    const qk_mask_gradient *m = &p->args.dmask;
+    const int64_t wave = stream->device->target->wave_size;
+    const int64_t heads = (int64_t)p->args.common.num_kv_heads * p->args.common.group;
+    const int64_t pieces =
+        m->data ? (int64_t)m->batches * m->heads * m->queries * qni_pieces(m->keys, wave) : 0;
+    QN_TRY(launch(variant, stream, mask, pieces, &p->args));
+    return launch(variant, stream, sinks, p->args.dsinks ? heads * (THREADS / wave) : 0, &p->args);
+}
+
 qn_status qni_backward_any(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_backward_problem *p = problem;
     const qk_attention_args *g = &p->args.common;
-    const qk_mask_gradient *m = &p->args.dmask;
-    const int64_t waves = THREADS / stream->device->target->wave_size;
     const int64_t heads = (int64_t)g->num_kv_heads * g->group;
     const int64_t rows = (int64_t)p->requests * p->args.max_qo * heads;
     const int64_t keys = (int64_t)p->requests * p->args.max_kv * g->num_kv_heads;
-    const int64_t pieces = m->data ? (int64_t)m->batches * m->heads * m->queries *
-                                         qni_pieces(m->keys, stream->device->target->wave_size)
-                                   : 0;
     QN_TRY(launch(variant, stream, DELTA, rows, &p->args));
     QN_TRY(launch(variant, stream, QUERIES, rows, &p->args));
     QN_TRY(launch(variant, stream, KEYS, keys, &p->args));
-    QN_TRY(launch(variant, stream, MASK, pieces, &p->args));
-    return launch(variant, stream, SINKS, p->args.dsinks ? heads * waves : 0, &p->args);
+    return qni_backward_others(variant, stream, problem, MASK, SINKS);
 }
