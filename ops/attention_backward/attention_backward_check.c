@@ -35,6 +35,8 @@ static const qni_attention_spec specs[] = {
     {RAGGED, 3, {70, 9, 1}, {70, 100, 3}, HEADS(4, 2, 64), BF16, .is_causal = true, QUICK},
     {RAGGED, 3, {30, 0, 20}, {9, 10, 0}, HEADS(2, 1, 64), F16, .is_causal = true, QUICK},
     {RAGGED, 2, {65, 130}, {129, 64}, HEADS(4, 1, 128), BF16, .is_hnd = true},
+    {DENSE, 1, {40}, {70}, HEADS(2, 1, 128), F16, .cap = 3, .is_causal = true, QUICK},
+    {RAGGED, 2, {33, 70}, {100, 60}, HEADS(4, 2, 128), .dim_vo = 72, BF16, .has_sinks = true, .dropout = 0.25f, QUICK},
     {PADDED, 3, {20}, {70, 9, 33}, HEADS(2, 1, 64), BF16, .is_causal = true, QUICK},
     {DENSE, 1, {1}, {300}, HEADS(8, 1, 64), BF16},
     {DENSE, 1, {300}, {1}, HEADS(2, 1, 64), BF16},

@@ -135,3 +135,28 @@ def test_simulated_gpu():
         attention(*inputs, is_causal=True).sin().sum().backward()
     assert "attention_backward.gpu_any" in there.calls
     assert_close([x.grad for x in inputs], in_double(inputs, is_causal=True)[1:], torch.float32)
+
+
+@pytest.mark.parametrize(("chip", "dtype"), [("gfx942", torch.bfloat16), ("gfx942", torch.float16), ("gfx1151", torch.bfloat16),
+                                             ("gfx90a", torch.bfloat16)])
+def test_matrix_cores(chip, dtype):
+    """Tests that calls with a fast kernel need not be asked for."""
+    inputs = tensors((1, 4, 40, 72), (1, 2, 40, 72), (1, 2, 40, 72), dtype=dtype)
+    quern.torch.disable()
+    with quern.torch.enable(f"sim:{chip}", fallback="error") as there:
+        out = attention(*inputs, is_causal=True, enable_gqa=True)
+        out.sin().sum().backward()
+    assert f"attention_backward.gpu_tile_128_{'f16' if dtype == torch.float16 else 'bf16'}" in there.calls
+    assert_close([out, *(x.grad for x in inputs)], in_double(inputs, is_causal=True, enable_gqa=True), dtype)
+
+
+@pytest.mark.parametrize("case", ["f16 on gfx90a", "dropout", "gradient of the mask", "head_dim 136"])
+def test_no_matrix_cores(case):
+    """Tests that calls without a fast kernel are left to PyTorch before anything runs."""
+    dim = 136 if case == "head_dim 136" else 64
+    inputs = tensors((1, 2, 9, dim), (1, 2, 9, dim), (1, 2, 9, dim), dtype=torch.float16)
+    mask = torch.zeros(9, 9, dtype=torch.float16, requires_grad=True) if case == "gradient of the mask" else None
+    quern.torch.disable()
+    chip = "gfx90a" if case == "f16 on gfx90a" else "gfx942"
+    with quern.torch.enable(f"sim:{chip}", fallback="error"), pytest.raises(NotImplementedError, match="allow_slow"):
+        attention(*inputs, attn_mask=mask, dropout_p=0.5 if case == "dropout" else 0)

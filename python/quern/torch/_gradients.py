@@ -30,10 +30,20 @@ def contiguous_rows(x):
     return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
 
 
+def _aligned_rows(x):
+    """Returns x with contiguous rows that begin at multiples of 16 bytes on a GPU, as kernels on matrix cores take them, where rows
+    are such multiples."""
+    x, size = contiguous_rows(x), x.element_size()
+    if x.device.type == "cpu" or x.ndim < 4 or x.shape[-1] * size % 16:
+        return x
+    steps = [x.data_ptr(), *(step * size for step, n in zip(x.stride()[:-1], x.shape[:-1], strict=True) if n > 1)]
+    return x.clone(memory_format=torch.contiguous_format) if any(step % 16 for step in steps) else x
+
+
 def _there(device, *tensors):
     """Returns the tensors as quern takes them, on the device if one is named."""
     if not device:
-        return [None if t is None else contiguous_rows(t) for t in tensors]
+        return [None if t is None else _aligned_rows(t) for t in tensors]
     place = _tensor.device(device)
     return [None if t is None else _tensor.to(t.contiguous(), place) for t in tensors]
 

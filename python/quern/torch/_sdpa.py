@@ -71,12 +71,25 @@ def reason(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
     return _reason_of_mask(attn_mask, is_causal) or _reason_of_shapes(query, key, value, enable_gqa)
 
 
-def _reason_of_gradients(query, key, value, attn_mask, device, allow_slow):
-    """Returns why autograd's call is not quern's. Kernels for gradients are fast on the CPU alone."""
-    is_fast = query.device.type == "cpu" and not device
-    if not _gradients.is_needed(query, key, value, attn_mask) or is_fast or allow_slow:
+def _has_fast_gradients(query, value, attn_mask, dropout_p, device):
+    """Returns whether kernels on matrix cores give all gradients of a call on a GPU."""
+    if not device and not torch.version.hip:
+        return False
+    arch = _tensor.device(device or f"hip:{query.device.index or 0}").arch
+    is_taken = query.dtype == torch.bfloat16 or (query.dtype == torch.float16 and not arch.startswith("gfx90a"))
+    fits = all(dim % 8 == 0 and dim <= 128 for dim in (query.shape[-1], value.shape[-1]))
+    return is_taken and fits and dropout_p == 0 and not (attn_mask is not None and attn_mask.requires_grad)
+
+
+def _reason_of_gradients(query, key, value, attn_mask, dropout_p, device, allow_slow):
+    """Returns why autograd's call is not quern's: on a GPU some gradients have slow kernels alone."""
+    is_on_cpu = query.device.type == "cpu" and not device
+    if not _gradients.is_needed(query, key, value, attn_mask) or is_on_cpu or allow_slow or \
+            _has_fast_gradients(query, value, attn_mask, dropout_p, device):
         return None
-    return "an argument requires a gradient, which quern computes slowly on GPUs; allow_slow=True takes it all the same"
+    return "an argument requires a gradient, which quern computes slowly for this call; fast on AMD GPUs: float16 (not on gfx90a) " \
+           "and bfloat16, head_dim in multiples of 8 up to 128, no dropout, no gradient of attn_mask; allow_slow=True takes it " \
+           "all the same"
 
 
 # ---- the call
@@ -254,7 +267,7 @@ def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0
                                                     # PyTorch's MATH
     why = reason(*arguments, scale, enable_gqa) if is_allowed else None
     if why is None and is_allowed and _active is not None:
-        why = _reason_of_gradients(query, key, value, attn_mask, _staging(_active.device), _active.allow_slow)
+        why = _reason_of_gradients(query, key, value, attn_mask, dropout_p, _staging(_active.device), _active.allow_slow)
     if why is not None:
         _turn_down(why)
     elif not is_allowed and _active is not None:  # the program asked for it: counted without a warning
@@ -333,7 +346,8 @@ def enable(device=None, fallback="log", allow_slow=False):
     allow_slow  whether quern computes calls for which a GPU has only a slow kernel: f32, dropout, head dims that are no
               multiples of 8 up to 256, strides that no fast kernel takes. Else these calls go to PyTorch, too
 
-    Calls that need gradients are quern's as well, on a GPU with allow_slow. If a query sees no key, its result is 0. An attn_mask
+    Calls that need gradients are quern's as well: on an AMD GPU f16 (not on gfx90a) and bf16, head dims in multiples of 8 up to 128,
+    without dropout and without a gradient of attn_mask, and others with allow_slow. If a query sees no key, its result is 0. An attn_mask
     of any float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside an sdpa_kernel without
     FLASH_ATTENTION, PyTorch computes. The logger names graphs that torch.compile made before; they are made again.
     quern uses PyTorch's registration of attention implementations if there is one
