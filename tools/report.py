@@ -176,6 +176,18 @@ def clock_attention_table(report):
     return f"    {report['command']}\n\n" + table(titles, rows)
 
 
+def clock_backward_table(report):
+    """Returns the table of what bench/clock_backward.py wrote, a row a case."""
+    rows = []
+    for r in report["results"]:
+        (batch, heads, tokens, dim), ours, theirs = r["shape"], r["quern"], r["triton"]
+        shape = f"{f'{batch} × ' if batch > 1 else ''}{heads} × {tokens}, {dim}"
+        rows.append([CHIPS.get(r["chip"], r["chip"]), shape, f"{ours['ns'] / 1e3:.0f}", f"{theirs['ns'] / 1e3:.0f}",
+                     f"{ours['ns'] / theirs['ns']:.2f}", f"{r['operations'] / ours['ns'] / 1e3:.0f}", theirs["choice"]])
+    titles = ["chip", "heads × tokens, head_dim", "quern, µs", "Triton, µs", "quern's time of Triton's", "quern, TFLOP/s", "Triton's"]
+    return f"    {report['command']}\n\n" + table(titles, rows)
+
+
 # ---- the simulator's own speed
 
 INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
@@ -235,7 +247,7 @@ def modelled_rows_table(report):
 
 def any_table(report):
     by_name = {"sim_peers": modelled_table, "sim_moe": experts_table, "sim_flux": flux_table, "sim_profiles": profiles_table,
-               "sim_rows": modelled_rows_table, "clock_attention": clock_attention_table}
+               "sim_rows": modelled_rows_table, "clock_attention": clock_attention_table, "clock_backward": clock_backward_table}
     if report.get("benchmark") in by_name:
         return by_name[report["benchmark"]](report)
     if "results" in report:
