@@ -56,7 +56,7 @@ static DLTensor *make_scale(void) {
     return &scale.t;
 }
 
-// ---- the calls: results are in out, x, y and scale
+// ---- the calls: results are in out, x, y, scale and places
 
 static qn_status layernorm(void) {
     make(&out, bf16, ROWS, H, 0);
@@ -81,6 +81,27 @@ static qn_status rmsnorm_token_quant(void) {
 }
 static qn_status rmsnorm_group_quant(void) {
     return rmsnorm_dynamic((H + 127) / 128);
+}
+static qn_status layernorm_backward(void) {
+    static uint8_t room[ROWS * 2 * H * 4];
+    int64_t bytes = sizeof room;
+    DLTensor workspace = {
+        .data = room, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
+    return qn_norm_backward(stream,
+                            &(qn_norm_backward_args){.struct_size = sizeof(qn_norm_backward_args),
+                                                     .dx = make(&out, bf16, ROWS, H, 0),
+                                                     .dweight = make(&scale, f32, H, 0, 0),
+                                                     .dbeta = make(&places, f32, H, 0, 0),
+                                                     .d_out = make_values(&x, ROWS, H, 0),
+                                                     .x = make_values(&y, ROWS, H, 0),
+                                                     .weight = make_values(&w, H, 0, 0),
+                                                     .workspace = &workspace,
+                                                     .subtracts_mean = 1});
+}
+static qn_status silu_backward(void) {
+    return qn_activation_backward(stream, make(&out, bf16, ROWS, 2 * H, 0),
+                                  make_values(&y, ROWS, H, 0), make_values(&x, ROWS, 2 * H, 0),
+                                  QN_SILU, 0);
 }
 static qn_status gelu(void) {
     return qn_gelu_and_mul(stream, make(&out, bf16, ROWS, H, 0), make_values(&x, ROWS, 2 * H, 0));
@@ -160,6 +181,8 @@ static const struct {
     {"rmsnorm_quant", rmsnorm_quant},
     {"rmsnorm_dynamic_quant per token", rmsnorm_token_quant},
     {"rmsnorm_dynamic_quant per group", rmsnorm_group_quant},
+    {"norm_backward", layernorm_backward},
+    {"activation_backward", silu_backward},
     {"gelu_and_mul", gelu},
     {"act_and_mul_dynamic_quant per group", silu_group_quant},
     {"apply_rope_pos_ids", rope},
@@ -177,7 +200,7 @@ enum { NUM_CALLS = sizeof calls / sizeof *calls };
 /** Runs in a child, and writes the hash of each call's results to memory shared with the
  *  parent. */
 static void hash_all(void *context) {
-    box *const results[] = {&out, &x, &y, &scale};
+    box *const results[] = {&out, &x, &y, &scale, &places};
     uint64_t *hashes = context;
     qn_device *device;
     CHILD_CHECK(qn_device_open(&device, "cpu") == QN_OK);

@@ -24,17 +24,18 @@ typedef enum form {
     BATCH_ROW, // [1, dim]
     PER_TOKEN, // [rows]
     PER_GROUP, // [rows, ceil(dim / 128)]
+    SUMS,      // bytes for 1024 rows of sums
     ONE,       // [1]
     HEADS,     // [rows, dim / 128, 128]
     KV_HEADS   // [rows, dim / 512, 128]; both have at least one head
 } form;
 
-typedef enum dtype { BF16, F32, FP8, I32 } dtype;
+typedef enum dtype { BF16, F32, FP8, I32, U8 } dtype;
 
 typedef struct operand {
     form form;
     dtype dtype;
-    int moves; // 1: read or written; 2: both
+    int moves; // 0: memory of the op's own; 1: read or written; 2: both
 } operand;
 
 typedef struct rows_run {
@@ -78,6 +79,18 @@ static qn_status gated_residual_layernorm(const rows_run *r) {
                                        r->t[5], eps);
 }
 
+static qn_status rmsnorm_backward(const rows_run *r) {
+    return qn_norm_backward(r->stream,
+                            &(qn_norm_backward_args){.struct_size = sizeof(qn_norm_backward_args),
+                                                     .dx = r->t[0],
+                                                     .d_out = r->t[1],
+                                                     .x = r->t[2],
+                                                     .weight = r->t[3],
+                                                     .dweight = r->t[4],
+                                                     .workspace = r->t[5],
+                                                     .eps = eps});
+}
+
 // ---- activation
 
 static qn_status silu_and_mul(const rows_run *r) {
@@ -89,6 +102,9 @@ static qn_status gelu_tanh_and_mul(const rows_run *r) {
 static qn_status silu_and_mul_dynamic_quant(const rows_run *r) {
     return qn_act_and_mul_dynamic_quant(r->stream, r->t[0], r->t[2], r->t[1], QN_SILU, 0,
                                         scale_eps);
+}
+static qn_status silu_and_mul_backward(const rows_run *r) {
+    return qn_activation_backward(r->stream, r->t[0], r->t[1], r->t[2], QN_SILU, 0);
 }
 
 // ---- rope
@@ -114,10 +130,14 @@ static const rows_op ops[] = {
     {"gated_residual_layernorm", "norm", gated_residual_layernorm,
      {{BATCH, BF16, 1}, {BATCH, BF16, 1}, {BATCH, BF16, 2}, {BATCH_ROW, BF16, 1}, {BATCH_ROW, BF16, 1},
       {BATCH_ROW, BF16, 1}}},
+    {"rmsnorm_backward", "norm_backward", rmsnorm_backward,
+     {OUT, {ROWS, BF16, 1}, WEIGHT, WEIGHT, {SUMS, U8, 0}}},
     {"silu_and_mul", "activation", silu_and_mul, {{ROWS, BF16, 1}, {PAIRS, BF16, 1}}},
     {"gelu_tanh_and_mul", "activation", gelu_tanh_and_mul, {{ROWS, BF16, 1}, {PAIRS, BF16, 1}}},
     {"silu_and_mul_group_quant", "activation", silu_and_mul_dynamic_quant,
      {{ROWS, FP8, 1}, {PAIRS, BF16, 1}, {PER_GROUP, F32, 1}}},
+    {"silu_and_mul_backward", "activation_backward", silu_and_mul_backward,
+     {{PAIRS, BF16, 1}, {ROWS, BF16, 1}, {PAIRS, BF16, 1}}},
     {"rope_pos_ids", "rope", rope_pos_ids, {{HEADS, BF16, 2}, {KV_HEADS, BF16, 2}, {PER_TOKEN, I32, 1}}},
 };
 // clang-format on
@@ -154,6 +174,8 @@ static int shape_of(form form, rows_shape s, int64_t shape[3]) {
         return shape[0] = s.rows, 1;
     case PER_GROUP:
         return shape[0] = s.rows, shape[1] = groups, 2;
+    case SUMS:
+        return shape[0] = 1024 * (int64_t)sizeof(float) * ((s.dim + 31) / 32 * 32), 1;
     case ONE:
         return shape[0] = 1, 1;
     case HEADS:
@@ -168,6 +190,7 @@ static DLDataType dl_dtype(dtype dtype) {
     return dtype == BF16  ? (DLDataType){kDLBfloat, 16, 1}
            : dtype == F32 ? (DLDataType){kDLFloat, 32, 1}
            : dtype == I32 ? (DLDataType){kDLInt, 32, 1}
+           : dtype == U8  ? (DLDataType){kDLUInt, 8, 1}
                           : (DLDataType){kDLFloat8_e4m3fn, 8, 1};
 }
 
@@ -185,7 +208,9 @@ static qn_status open_rows(rows_run *r, cli_device *device, rows_shape s, int64_
         for (int k = 0; k < ndim; k++)
             count *= shape[k];
         *bytes += o->moves * count * dl_dtype(o->dtype).bits / 8;
-        st = timing_make_filled(&r->tensors[i], device, dl_dtype(o->dtype), ndim, shape, &random);
+        st = o->dtype == U8 ? cli_tensor_make(&r->tensors[i], device, dl_dtype(U8), ndim, shape)
+                            : timing_make_filled(&r->tensors[i], device, dl_dtype(o->dtype), ndim,
+                                                 shape, &random);
         r->t[i] = &r->tensors[i].t;
     }
     return st;

@@ -59,7 +59,7 @@ _quern() {
         ;;
     check)
         options="--device --quick --seed --report --force --json --verbose"
-        words="quantize dequantize quantize_rows packbits scales scales_k_grouped norm activation rope kvcache kvcache_positions kvcache_seq_lens kvcache_gather kvcache_groups moe_route moe_sort moe_permute moe_activate moe_sum moe_few attention merge_states attention_dropout attention_backward mla gemm gemm_pack sampling"
+        words="quantize dequantize quantize_rows packbits scales scales_k_grouped norm norm_backward activation activation_backward rope kvcache kvcache_positions kvcache_seq_lens kvcache_gather kvcache_groups moe_route moe_sort moe_permute moe_activate moe_sum moe_few attention merge_states attention_dropout attention_backward mla gemm gemm_pack sampling"
         ;;
     quantize)
         options="--include --exclude --allow-nonfinite --force --json"
@@ -72,7 +72,7 @@ _quern() {
         ;;
     bench)
         options="--device --runs --clock --m --n --k --seq --heads --prompts --rows --dim --peer --python --svg --force --json"
-        words="attention attention_backward mla gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant rope rope_pos_ids"
+        words="attention attention_backward mla gemm quantize norm rmsnorm fused_add_rmsnorm layernorm rmsnorm_quant rmsnorm_token_quant rmsnorm_group_quant adaptive_layernorm gated_residual_layernorm norm_backward rmsnorm_backward activation silu_and_mul gelu_tanh_and_mul silu_and_mul_group_quant activation_backward silu_and_mul_backward rope rope_pos_ids"
         ;;
     sim)
         options="--arch --devices --check --mfma --clock --chip --trace --trace-file --timeline --json --error-exitcode --env"

@@ -4,6 +4,7 @@
 #define QUERN_QUERN_H
 
 #include <quern/activation.h>
+#include <quern/activation_backward.h>
 #include <quern/attention.h>
 #include <quern/attention_backward.h>
 #include <quern/cache.h>
@@ -16,6 +17,7 @@
 #include <quern/mla.h>
 #include <quern/moe.h>
 #include <quern/norm.h>
+#include <quern/norm_backward.h>
 #include <quern/probe.h>
 #include <quern/quantize.h>
 #include <quern/rope.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: normalisation, gated activations and rotary embedding on the CPU. The bytes
-// choose a function, make a small valid problem for it, then change what they like of it: any field
-// of any tensor, any scalar, index tensors.
+// libFuzzer target: normalisation, gated activations, their gradients, and rotary embedding on the
+// CPU. The bytes choose a function, make a small valid problem for it, then change what they like
+// of it: any field of any tensor, any scalar, index tensors.
 //
 // Fuzzes: libquern
 #include "fuzz_tensors.h"
@@ -106,7 +106,79 @@ static void fuzz_norm(input *in) {
     free_tensors(t, COUNT);
 }
 
+enum { DX, DWEIGHT, DBETA, WORKSPACE, D_OUT, X, D_SUM, WEIGHT, BACKWARD_COUNT };
+
+static void connect_backward(qn_norm_backward_args *a, tensor *t, input *in) {
+    give_memories(t, BACKWARD_COUNT, in);
+    a->dx = T(DX), a->dweight = T(DWEIGHT), a->dbeta = T(DBETA), a->workspace = T(WORKSPACE);
+    a->d_out = T(D_OUT), a->x = T(X), a->d_sum = T(D_SUM), a->weight = T(WEIGHT);
+}
+
+/** Makes the workspace as large as the call says, most of the time. */
+static void size_workspace(qn_norm_backward_args a, tensor *t, input *in) {
+    int64_t bytes;
+    tensor measured[BACKWARD_COUNT];
+    memcpy(measured, t, sizeof measured);
+    connect_backward(&a, measured, &(input){});
+    const bool is_known = qn_norm_backward_workspace_bytes(&bytes, stream, &a) == QN_OK;
+    free_tensors(measured, BACKWARD_COUNT);
+    SET(&t[WORKSPACE], u8, is_known && bytes <= MAX_BYTES ? bytes - (take(in, 16) == 15) : 0);
+}
+
+static void fuzz_norm_backward(input *in) {
+    enum { COUNT = BACKWARD_COUNT };
+    tensor t[COUNT] = {};
+    const DLDataType dtype = take_float_dtype(in), weights = take_bool(in) ? dtype : f32;
+    const int64_t shape[] = {take(in, 6), 1 + take(in, 3), take_size(in)};
+    const bool has_heads = take(in, 4) == 3;
+    for (int i = DX; i < COUNT; i++) {
+        if (i == DWEIGHT || i == DBETA || i == WEIGHT)
+            set_tensor(&t[i], weights, 1, shape + 2);
+        else if (has_heads)
+            set_tensor(&t[i], dtype, 3, shape);
+        else
+            SET(&t[i], dtype, shape[0], shape[2]);
+        t[i].is_written = i <= WORKSPACE;
+    }
+    qn_norm_backward_args a = {.struct_size = sizeof a,
+                               .eps = take_eps(in),
+                               .subtracts_mean = take_bool(in),
+                               .adds_one = (int32_t)take_mostly(in, take_bool(in))};
+    t[DWEIGHT].is_there = take_bool(in);
+    t[DBETA].is_there = a.subtracts_mean ? take_bool(in) : take(in, 16) == 15;
+    t[D_SUM].is_there = take_bool(in);
+    t[WEIGHT].is_there = t[DWEIGHT].is_there || take_bool(in);
+    if (take(in, 64) == 63)
+        a.struct_size = (size_t)take_wild(in);
+    size_workspace(a, t, in);
+    change_tensors(t, COUNT, in);
+    connect_backward(&a, t, in);
+    CALL(norm_backward, take(in, 64) == 63 ? nullptr : &a);
+    free_tensors(t, COUNT);
+}
+
 // ---- activations
+
+static void fuzz_activation_backward(input *in) {
+    enum { DX, D_OUT, X, COUNT };
+    tensor t[COUNT] = {};
+    const uint32_t ndim = 1 + take(in, take_bool(in) ? 4 : 8), rows = ndim - 1;
+    const DLDataType dtype = take_float_dtype(in);
+    const qn_activation function = (qn_activation)(take(in, 16) < 15 ? take(in, 3) : take(in, 256));
+    int64_t shape[MAX_NDIM] = {};
+    for (uint32_t i = 0; i < rows; i++)
+        shape[i] = 1 + take(in, ndim > 4 ? 2 : 5);
+    shape[rows] = take_size(in);
+    set_tensor(&t[D_OUT], dtype, (int)ndim, shape);
+    shape[rows] *= 2;
+    set_tensor(&t[X], dtype, (int)ndim, shape);
+    set_tensor(&t[DX], dtype, (int)ndim, shape);
+    t[DX].is_written = true;
+    change_tensors(t, COUNT, in);
+    give_memories(t, COUNT, in);
+    CALL(activation_backward, T(DX), T(D_OUT), T(X), function, take_bool(in) ? take_float(in) : 0);
+    free_tensors(t, COUNT);
+}
 
 static void fuzz_activation(input *in) {
     enum { OUT, SCALE_OUT, X, SCALE, COUNT };
@@ -322,8 +394,9 @@ static void fuzz_rope_quantize(input *in) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const families[])(input *) = {fuzz_norm, fuzz_activation, fuzz_rope,
-                                                fuzz_norm_rope, fuzz_rope_quantize};
+    static void (*const families[])(input *) = {
+        fuzz_norm,          fuzz_activation,         fuzz_rope, fuzz_norm_rope, fuzz_rope_quantize,
+        fuzz_norm_backward, fuzz_activation_backward};
     input in = {data, data + size};
     take_cpu(&in);
     TAKE_ONE(&in, families)(&in);

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check problems of norms' backward pass: every form, on shapes that reach every kernel and
+// every edge.
+#include "../../check/batches.h"
+#include "../../check/case.h"
+#include "../../check/walk.h"
+#include "norm_backward.h"
+
+#include <string.h>
+
+/** What is asked for, of which norm. */
+typedef struct form {
+    const char *name;
+    bool subtracts_mean, has_sum, has_no_weight, has_dweight, has_dbeta;
+    float weight_plus;
+    bool has_f32; // dweight and dbeta are f32, else of x's dtype
+} form;
+static const form forms[] = {
+    {.name = "rmsnorm", .has_dweight = true},
+    {.name = "layernorm", .subtracts_mean = true, .has_dweight = true, .has_dbeta = true},
+    {.name = "fused_add_rmsnorm", .has_sum = true, .has_dweight = true, .has_f32 = true},
+    {.name = "gemma_rmsnorm", .weight_plus = 1, .has_dweight = true, .has_f32 = true},
+    {.name = "layernorm dx", .subtracts_mean = true, .has_no_weight = true},
+    {.name = "layernorm dbeta", .subtracts_mean = true, .has_dbeta = true, .has_f32 = true},
+    {.name = "rmsnorm dx", .has_sum = true},
+};
+enum { NUM_FORMS = sizeof forms / sizeof *forms };
+
+typedef struct shape {
+    int64_t batches, inner, h;
+    int64_t gap, offset; // elements between rows; elements before the first row
+    bool has_no_eps;
+} shape;
+static const shape shapes[] = {
+    {1, 1, 1, 0, 0, false},     {3, 5, 64, 0, 0, false},
+    {2, 17, 128, 8, 8, true},   {1, 67, 256, 0, 0, false},
+    {2, 3, 111, 3, 1, true},    {1, 9, 1032, 0, 0, true},
+    {3, 2, 1536, 16, 0, false}, {1, 10, 4096, 0, 0, false},
+    {1, 2, 7168, 0, 8, false},  {1, 1, 16384, 0, 0, false},
+    {2, 2, 3072, 5, 3, false},  {1, 3, 16392, 0, 0, true},
+    {1, 300, 72, 0, 0, true},   {1, 3, 64, qni_far - 64, 8, false},
+    {1, 4200, 40, 0, 0, false},
+};
+enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
+
+enum { X, D_OUT, D_SUM, WEIGHT, DX, DWEIGHT, DBETA, WORKSPACE, NUM_AREAS };
+static const char *const area_names[] = {"x",  "d_out",   "d_sum", "weight",
+                                         "dx", "dweight", "dbeta", "workspace"};
+
+typedef struct trial_case {
+    qni_case base; // first
+    const form *form;
+    const shape *shape;
+    qni_norm_backward_problem problem;
+    int64_t bytes; // of the workspace
+} trial_case;
+
+// ---- the tensors
+
+static int64_t row_stride(const trial_case *c) {
+    return c->problem.h + c->shape->gap;
+}
+
+static qni_extent extent_of(const void *context, int which) {
+    const trial_case *c = context;
+    const form *f = c->form;
+    const qni_norm_backward_problem *p = &c->problem;
+    const bool is_row = which <= D_SUM || which == DX;
+    if ((which == D_SUM && !f->has_sum) || (which == WEIGHT && f->has_no_weight) ||
+        (which == DWEIGHT && !f->has_dweight) || (which == DBETA && !f->has_dbeta) ||
+        (which == WORKSPACE && c->bytes == 0))
+        return (qni_extent){};
+    if (which == WORKSPACE)
+        return qni_dense(QNI_U8, c->bytes);
+    return (qni_extent){.dtype = which == WEIGHT    ? p->dtype_weight
+                                 : which == DWEIGHT ? p->dtype_dweight
+                                 : which == DBETA   ? p->dtype_dbeta
+                                                    : p->dtype,
+                        .rows = is_row ? p->rows : 1,
+                        .row = p->h,
+                        .stride = is_row ? row_stride(c) : p->h,
+                        .offset = c->shape->offset};
+}
+
+/** Returns an element of x. Each row has a scale of its own: one is zeros, one has f16's largest
+ *  values or values whose squares are large, one lies far from zero, one has infinite squares. */
+static double x_value(trial_case *c, int64_t row) {
+    const double normal = qni_random_normal(&c->base.random);
+    const bool is_f16 = c->problem.dtype == QNI_F16;
+    switch (row % 8) {
+    case 1:
+        return 0;
+    case 3:
+        return is_f16 ? copysign(65504, normal) : ldexp(normal, 40);
+    case 5:
+        return 100 + normal;
+    case 6:
+        return ldexp(normal, -20);
+    case 7: // no square fits f32
+        return ldexp(normal, is_f16 ? 1 : 120);
+    default:
+        return normal;
+    }
+}
+
+static void fill(void *context, int which) {
+    trial_case *c = context;
+    qni_area *a = &c->base.areas[which];
+    const int64_t h = c->problem.h, rows = which == WEIGHT ? 1 : c->problem.rows;
+    const int64_t stride = which == WEIGHT ? h : row_stride(c);
+    for (int64_t i = 0; which <= WEIGHT && i < rows * h; i++) { // gaps keep their poison
+        const int64_t row = i / h;
+        const double normal = qni_random_normal(&c->base.random);
+        const double v = which == X       ? x_value(c, row)
+                         : which != D_OUT ? 0.5 + normal
+                         : row % 8 == 6   ? ldexp(normal, -10) // or dx would leave f16's range
+                                          : normal;
+        qni_put(a->dtype, qni_area_host(a), row * stride + i % h, v);
+    }
+}
+
+static qni_norm_rows rows_in(const trial_case *c, const qni_area *a, bool on_host) {
+    if (!a->device)
+        return (qni_norm_rows){};
+    return (qni_norm_rows){qni_area_data(a, on_host), c->shape->inner * row_stride(c),
+                           row_stride(c)};
+}
+
+static const void *place(void *context, bool on_host) {
+    trial_case *c = context;
+    qni_norm_backward_problem *p = &c->problem;
+    const qni_area *a = c->base.areas;
+    p->x = rows_in(c, &a[X], on_host);
+    p->d_out = rows_in(c, &a[D_OUT], on_host);
+    p->d_sum = rows_in(c, &a[D_SUM], on_host);
+    p->dx = rows_in(c, &a[DX], on_host);
+    p->weight = qni_area_data(&a[WEIGHT], on_host);
+    p->dweight = qni_area_data(&a[DWEIGHT], on_host);
+    p->dbeta = qni_area_data(&a[DBETA], on_host);
+    qni_norm_backward_place(p, qni_area_data(&a[WORKSPACE], on_host));
+    return p;
+}
+
+// ---- expected results
+
+static qni_norm_bounded take(double **room, int64_t h, bool is_there) {
+    const qni_norm_bounded taken = {is_there ? *room : nullptr, *room + h};
+    *room += 2 * h;
+    return taken;
+}
+
+static void expect_sums(qni_area *a, const qni_norm_bounded *sums, int64_t h) {
+    for (int64_t i = 0; sums->value && i < h; i++)
+        qni_area_expect(a, i, sums->value[i], sums->bound[i]);
+}
+
+static void expect(void *context, void *scratch) {
+    trial_case *c = context;
+    const int64_t h = c->problem.h;
+    double *room = scratch;
+    qni_area *a = c->base.areas;
+    memset(scratch, 0, c->base.scratch_bytes);
+    qni_norm_gradients out = {.dx = take(&room, h, true),
+                              .dweight = take(&room, h, c->form->has_dweight),
+                              .dbeta = take(&room, h, c->form->has_dbeta),
+                              .n = room,
+                              .n_bound = room + h,
+                              .g = room + 2 * h};
+    for (int64_t r = 0; r < c->problem.rows; r++) {
+        qni_norm_backward_ref_row(&c->problem, r, &out);
+        for (int64_t i = 0; i < h; i++)
+            qni_area_expect(&a[DX], r * row_stride(c) + i, out.dx.value[i], out.dx.bound[i]);
+    }
+    expect_sums(&a[DWEIGHT], &out.dweight, h);
+    expect_sums(&a[DBETA], &out.dbeta, h);
+    for (int64_t i = 0; i < c->bytes; i++)
+        qni_area_expect(&a[WORKSPACE], i, 0, 255); // it may hold anything
+}
+
+// ---- a case
+
+static void name_case(trial_case *c) {
+    const qni_norm_backward_problem *p = &c->problem;
+    snprintf(c->base.text, sizeof c->base.text,
+             "%s [%ld, %ld, %ld] gap=%ld offset=%ld %s weight=%s%s", c->form->name,
+             (long)c->shape->batches, (long)c->shape->inner, (long)p->h, (long)c->shape->gap,
+             (long)c->shape->offset, qni_dtype_name(p->dtype), qni_dtype_name(p->dtype_weight),
+             c->shape->has_no_eps ? " eps=0" : "");
+}
+
+static void make_problem(trial_case *c, const qn_device *device, qni_dtype dtype,
+                         qni_dtype weight) {
+    const form *f = c->form;
+    const shape *s = c->shape;
+    const qni_dtype sums = f->has_f32 ? QNI_F32 : dtype;
+    c->problem = (qni_norm_backward_problem){
+        .dtype = dtype,
+        .dtype_weight = f->has_no_weight ? QNI_F32 : weight,
+        .dtype_dweight = f->has_dweight ? sums : QNI_F32,
+        .dtype_dbeta = f->has_dbeta ? sums : QNI_F32,
+        .rows = s->batches * s->inner,
+        .inner = s->inner,
+        .h = s->h,
+        .eps = s->has_no_eps ? 0 : 1e-6f,
+        .weight_plus = f->weight_plus,
+        .subtracts_mean = f->subtracts_mean,
+    };
+    c->bytes = qni_norm_backward_divide(&c->problem, f->has_dweight + f->has_dbeta,
+                                        device->id.device_type == kDLCPU);
+}
+
+static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
+
+static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
+                         qni_dtype weight) {
+    trial_case c = {.base = {.kind = &case_kind,
+                             .op = &qni_op_norm_backward,
+                             .scratch_bytes = 9 * (size_t)s->h * sizeof(double)},
+                    .form = f,
+                    .shape = s};
+    c.base.random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    make_problem(&c, qn_stream_device(qni_trial_stream(run)), dtype, weight);
+    name_case(&c);
+    return qni_case_try(run, &c.base);
+}
+
+// ---- rows in batches: dx alone, as other gradients are of all rows
+
+/** Makes a batch. context is the case, whose problem has all but pointers and rows. */
+static const void *make_batch(void *context, void *const *data, int64_t rows) {
+    trial_case *c = context;
+    qni_norm_backward_problem *p = &c->problem;
+    p->rows = p->inner = rows;
+    qni_norm_backward_divide(p, 0, true); // any parts will do
+    p->x = (qni_norm_rows){data[X], 0, p->h};
+    p->d_out = (qni_norm_rows){data[D_OUT], 0, p->h};
+    p->d_sum = (qni_norm_rows){data[D_SUM], 0, p->h};
+    p->weight = data[WEIGHT];
+    p->dx = (qni_norm_rows){data[DX], 0, p->h};
+    return p;
+}
+
+static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype) {
+    trial_case c = {.form = f, .shape = s};
+    make_problem(&c, qn_stream_device(qni_trial_stream(run)), dtype, QNI_F32);
+    const qni_batch_tensor tensors[] = {
+        [X] = {.name = area_names[X], .dtype = dtype, .width = s->h},
+        [D_OUT] = {.name = area_names[D_OUT], .dtype = dtype, .width = s->h},
+        [D_SUM] = {.name = area_names[D_SUM], .dtype = dtype, .width = f->has_sum ? s->h : 0},
+        [WEIGHT] = {.name = area_names[WEIGHT],
+                    .dtype = QNI_F32,
+                    .width = f->has_no_weight ? 0 : s->h,
+                    .is_common = true},
+        [DX] = {.name = area_names[DX], .dtype = dtype, .width = s->h, .is_written = true}};
+    name_case(&c);
+    return qni_trial_row_batches(
+        run, &(qni_row_op){&qni_op_norm_backward, c.base.text, tensors, DX + 1, make_batch, &c});
+}
+
+static qn_status try_all_batches(qni_trial_run *run) {
+    static const shape widths[] = {{1, 1, 1024, 0, 0, false}, {1, 1, 111, 0, 0, false}};
+    qni_walk w = {.forms = NUM_FORMS,
+                  .shapes = sizeof widths / sizeof *widths,
+                  .types = 3,
+                  .thinning = qni_trial_is_quick(run) ? 5 : 1};
+    qn_status st = QN_OK;
+    while (st == QN_OK && qni_walk_next(&w))
+        if (!forms[w.form].has_dweight && !forms[w.form].has_dbeta)
+            st = try_batches(run, &forms[w.form], &widths[w.shape], (qni_dtype)w.type);
+    return st;
+}
+
+static qni_due is_due(const qni_walk *w) {
+    return qni_walk_by_gap(w, shapes[w->shape].gap);
+}
+
+static qn_status try_op(qni_trial_run *run, const qni_op *op) {
+    static const struct {
+        qni_dtype dtype, weight;
+    } types[] = {{QNI_F32, QNI_F32},
+                 {QNI_F16, QNI_F16},
+                 {QNI_BF16, QNI_BF16},
+                 {QNI_BF16, QNI_F32},
+                 {QNI_F16, QNI_F32}};
+    (void)op; // the family has one op
+    const bool quick = qni_trial_is_quick(run);
+    qni_walk w = {.forms = NUM_FORMS,
+                  .shapes = NUM_SHAPES,
+                  .types = sizeof types / sizeof *types,
+                  .thinning = quick ? 7 : 1,
+                  .is_due = is_due};
+    qn_status st = QN_OK;
+    while (st == QN_OK && qni_walk_next(&w))
+        st = try_one(run, &forms[w.form], &shapes[w.shape], types[w.type].dtype,
+                     types[w.type].weight);
+    return st == QN_OK ? try_all_batches(run) : st;
+}
+
+static const qni_op *const ops[] = {&qni_op_norm_backward, nullptr};
+const qni_family qni_family_norm_backward = {"norm_backward", ops, try_op};
