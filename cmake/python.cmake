@@ -8,7 +8,7 @@
 set(native quern/_native)
 set(native_lib ${native}/${CMAKE_INSTALL_LIBDIR})
 
-add_library(quern_ffi MODULE python/ffi/ops.c python/ffi/attention.c python/ffi/tensors.c)
+add_library(quern_ffi MODULE python/ffi/ops.c python/ffi/attention.c python/ffi/norm.c python/ffi/tensors.c)
 set_target_properties(quern_ffi PROPERTIES PREFIX "" INSTALL_RPATH "$ORIGIN/${CMAKE_INSTALL_LIBDIR}")
 target_include_directories(quern_ffi PRIVATE SYSTEM ${QUERN_TVM_FFI_INCLUDE})
 # TVM-FFI's own functions come from its Python package, which is loaded first.

@@ -20,8 +20,8 @@ from ._native import ffi as _ffi
 from ._device import Device, device, devices
 from ._tensor import Tensor, empty, to
 from ._tensor import numpy_of as numpy
-from ._activation import (act_and_mul, act_and_mul_dynamic_quant, act_and_mul_quant, gelu_and_mul, gelu_tanh_and_mul,
-                          silu_and_mul)
+from ._activation import (act_and_mul, act_and_mul_dynamic_quant, act_and_mul_quant, activation_backward, gelu_and_mul,
+                          gelu_tanh_and_mul, silu_and_mul)
 from ._attention import (AttentionGradients, AttentionPlan, attention, attention_backward, attention_dropout_mask, attention_dropout_rng, attention_plan, merge_state,
                          merge_states)
 from ._gemm import gemm, gemm_grouped_contiguous, gemm_grouped_masked, gemm_pack
@@ -29,9 +29,9 @@ from ._kvcache import (append_paged_kv_cache, append_paged_mla_kv_cache, concat_
                        gather_paged_mla_kv_cache, get_batch_indices_positions, get_seq_lens, quantize_and_cache_mla, reshape_and_cache)
 from ._mla import mla_decode
 from ._moe import fused_moe, moe_activate, moe_permute, moe_route, moe_sort, moe_sum
-from ._norm import (adaptive_layernorm, adaptive_layernorm_dynamic_quant, fused_add_rmsnorm, fused_add_rmsnorm_quant,
-                   gated_residual_layernorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant, rmsnorm,
-                   rmsnorm_dynamic_quant, rmsnorm_quant)
+from ._norm import (NormGradients, adaptive_layernorm, adaptive_layernorm_dynamic_quant, fused_add_rmsnorm, fused_add_rmsnorm_quant,
+                   gated_residual_layernorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, layernorm, layernorm_quant,
+                   norm_backward, rmsnorm, rmsnorm_dynamic_quant, rmsnorm_quant)
 from ._patch import Patch, patch
 from ._quantize import (convert_fp8, dequantize_fp8, packbits, quantize_fp8, quantize_groups, quantize_static,
                         quantize_tensor, segment_packbits)
@@ -64,12 +64,12 @@ def last_kernel() -> str:
 
 # Functions in the order of their modules.
 __all__ = [
-    "AttentionGradients", "AttentionPlan", "Device", "Patch", "Tensor", "__version__",
+    "AttentionGradients", "AttentionPlan", "Device", "NormGradients", "Patch", "Tensor", "__version__",
     "device", "devices", "empty", "last_kernel", "numpy", "patch", "to",
     "adaptive_layernorm", "adaptive_layernorm_dynamic_quant", "fused_add_rmsnorm", "fused_add_rmsnorm_quant",
-    "gated_residual_layernorm", "gemma_fused_add_rmsnorm", "gemma_rmsnorm", "layernorm", "layernorm_quant", "rmsnorm", "rmsnorm_dynamic_quant",
-    "rmsnorm_quant",
-    "act_and_mul", "act_and_mul_dynamic_quant", "act_and_mul_quant", "gelu_and_mul", "gelu_tanh_and_mul", "silu_and_mul",
+    "gated_residual_layernorm", "gemma_fused_add_rmsnorm", "gemma_rmsnorm", "layernorm", "layernorm_quant", "norm_backward", "rmsnorm",
+    "rmsnorm_dynamic_quant", "rmsnorm_quant",
+    "act_and_mul", "act_and_mul_dynamic_quant", "act_and_mul_quant", "activation_backward", "gelu_and_mul", "gelu_tanh_and_mul", "silu_and_mul",
     "attention", "attention_backward", "attention_dropout_mask", "attention_dropout_rng", "attention_plan", "merge_state", "merge_states",
     "mla_decode",
     "gemm", "gemm_grouped_contiguous", "gemm_grouped_masked", "gemm_pack",

@@ -39,6 +39,8 @@ def silu_and_mul(x: A, out: A | None = None) -> A:
     >>> quern.silu_and_mul(numpy.array([[0, 1, 5, 2]], numpy.float32)).round(3)
     array([[0.   , 1.462]], dtype=float32)
     """
+    if out is None and (result := _ops.recorded("silu_and_mul", x)) is not None:
+        return result
     out = _half("silu_and_mul", x) if out is None else out
     _ops.silu_and_mul(out, x)
     return out
@@ -56,6 +58,8 @@ def gelu_and_mul(x: A, out: A | None = None) -> A:
     >>> quern.gelu_and_mul(numpy.array([[0, 1, 5, 2]], numpy.float32)).round(3)
     array([[0.   , 1.683]], dtype=float32)
     """
+    if out is None and (result := _ops.recorded("gelu_and_mul", x)) is not None:
+        return result
     out = _half("gelu_and_mul", x) if out is None else out
     _ops.gelu_and_mul(out, x)
     return out
@@ -73,6 +77,8 @@ def gelu_tanh_and_mul(x: A, out: A | None = None) -> A:
     >>> quern.gelu_tanh_and_mul(numpy.array([[0, 1, 5, 2]], numpy.float32)).round(3)
     array([[0.   , 1.682]], dtype=float32)
     """
+    if out is None and (result := _ops.recorded("gelu_tanh_and_mul", x)) is not None:
+        return result
     out = _half("gelu_tanh_and_mul", x) if out is None else out
     _ops.gelu_tanh_and_mul(out, x)
     return out
@@ -94,9 +100,33 @@ def act_and_mul(x: A, function: Activation = "silu", limit: float = 0.0, out: A 
     array([[0.   , 1.683]], dtype=float32)
     """
     number = _number("act_and_mul", function)
+    if out is None and (result := _ops.recorded("act_and_mul", x, number, limit)) is not None:
+        return result
     out = _half("act_and_mul", x) if out is None else out
     _ops.act_and_mul(out, x, number, limit)
     return out
+
+
+@public()
+def activation_backward(d_out: Array, x: A, function: Activation = "silu", limit: float = 0.0, dx: A | None = None) -> A:
+    """Computes the gradient of a loss by x of act_and_mul, from its gradient by the result: by gate, then by up.
+
+    d_out     the loss's gradient by the result: [..., h] of x's dtype
+    x         [..., 2 h] of f32, f16 or bf16, as act_and_mul had it, the last dimension contiguous; no rows are no error
+    function  "silu", "gelu" or "gelu_tanh"
+    limit     as in act_and_mul: where it cut gate or up, the gradient is 0
+    dx        as x; None: a new one
+
+    Returns dx. Raises what act_and_mul raises.
+
+    >>> x = numpy.array([[0, 1, 5, 2]], numpy.float32)
+    >>> quern.activation_backward(numpy.ones((1, 2), numpy.float32), x).round(3)
+    array([[2.5  , 1.855, 0.   , 0.731]], dtype=float32)
+    """
+    number = _number("activation_backward", function)
+    dx = empty_like(x) if dx is None else dx
+    _ops.activation_backward(dx, d_out, x, number, limit)
+    return dx
 
 
 @public()

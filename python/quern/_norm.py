@@ -6,10 +6,11 @@ Sums are kept in f32 and the result is rounded once. n may be 0.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from . import _ops
-from ._public import public
+from ._native import ffi
+from ._public import flag, public
 from ._tensor import empty_like, fp8_name
 from ._types import A, Array, DType
 
@@ -30,6 +31,8 @@ def rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) -> A:
     >>> quern.rmsnorm(x, numpy.ones(2, numpy.float32)).round(3)
     array([[0.849, 1.131]], dtype=float32)
     """
+    if out is None and (result := _ops.recorded("rmsnorm", x, weight, eps)) is not None:
+        return result
     out = empty_like(x) if out is None else out
     _ops.rmsnorm(out, x, weight, eps)
     return out
@@ -50,6 +53,8 @@ def gemma_rmsnorm(x: A, weight: Array, eps: float = 1e-6, out: A | None = None) 
     >>> quern.gemma_rmsnorm(x, numpy.zeros(2, numpy.float32)).round(3)
     array([[0.849, 1.131]], dtype=float32)
     """
+    if out is None and (result := _ops.recorded("gemma_rmsnorm", x, weight, eps)) is not None:
+        return result
     out = empty_like(x) if out is None else out
     _ops.gemma_rmsnorm(out, x, weight, eps)
     return out
@@ -71,6 +76,10 @@ def fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float = 1e-
     >>> residual, x.round(3)
     (array([[3., 3.]], dtype=float32), array([[1., 1.]], dtype=float32))
     """
+    if (result := _ops.recorded("fused_add_rmsnorm", x, residual, weight, eps)) is not None:
+        x.copy_(result[0])
+        residual.copy_(result[1])
+        return
     _ops.fused_add_rmsnorm(x, residual, weight, eps)
 
 
@@ -90,6 +99,10 @@ def gemma_fused_add_rmsnorm(x: Array, residual: Array, weight: Array, eps: float
     >>> x.round(3)
     array([[2., 2.]], dtype=float32)
     """
+    if (result := _ops.recorded("gemma_fused_add_rmsnorm", x, residual, weight, eps)) is not None:
+        x.copy_(result[0])
+        residual.copy_(result[1])
+        return
     _ops.gemma_fused_add_rmsnorm(x, residual, weight, eps)
 
 
@@ -108,6 +121,8 @@ def layernorm(x: A, gamma: Array | None = None, beta: Array | None = None, eps: 
     >>> quern.layernorm(numpy.array([[1, 3]], numpy.float32)).round(3)
     array([[-1.,  1.]], dtype=float32)
     """
+    if out is None and (result := _ops.recorded("layernorm", x, gamma, beta, eps)) is not None:
+        return result
     out = empty_like(x) if out is None else out
     _ops.layernorm(out, x, gamma, beta, eps)
     return out
@@ -302,3 +317,68 @@ def gated_residual_layernorm(x: A, residual: Array, gate: Array, scale: Array, s
     out = empty_like(x) if out is None else out
     _ops.gated_residual_layernorm(out, x, residual, gate, scale, shift, eps)
     return out
+
+
+# ---- gradients
+
+class NormGradients(NamedTuple):
+    """What norm_backward returns: the gradients by x, by the weight and by beta, None if these were not asked for."""
+
+    dx: Any
+    dweight: Any
+    dbeta: Any
+
+
+_WORKSPACE = 3
+
+
+def with_workspace(arguments):
+    """Returns norm_backward's native arguments with a new workspace. The custom op uses it too."""
+    if arguments[_WORKSPACE] is not None:
+        return arguments
+    try:
+        needed = ffi.norm_backward_workspace_bytes(*arguments)
+    except BufferError:  # as where ops are called
+        needed = ffi.norm_backward_workspace_bytes(*_ops.lend("norm_backward", arguments))
+    workspace = empty_like(arguments[0], shape=(needed,), dtype="u8")
+    return [*arguments[:_WORKSPACE], workspace, *arguments[_WORKSPACE + 1:]]
+
+
+@public()
+def norm_backward(d_out: Array, x: Array, weight: Array | None = None, eps: float = 1e-6, *, subtracts_mean: bool = False,
+                  adds_one: bool = False, d_sum: Array | None = None, dx: Array | None = None, dweight: Array | None = None,
+                  dbeta: Array | None = None, needs_dweight: bool = False, needs_dbeta: bool = False,
+                  workspace: Array | None = None) -> NormGradients:
+    """Computes the gradients of a loss by what rmsnorm or layernorm read, from its gradient by their result: a NormGradients.
+
+    d_out           the loss's gradient by the result: x's shape and dtype
+    x               what was normalised: [n, h] or [n, heads, h] of f32, f16 or bf16; of fused_add_rmsnorm the new residual
+    weight          [h], of x's dtype or f32; None: ones
+    eps             as in the forward pass
+    subtracts_mean  False: RMSNorm; True: LayerNorm
+    adds_one        weight stands for 1 + weight, as in gemma_rmsnorm
+    d_sum           None, or as x: is added to dx; of fused_add_rmsnorm the gradient by the new residual
+    dx              as x; None: a new one
+    dweight, dbeta  [h], of x's dtype or f32; None: a new one if needed
+    needs_dweight, needs_dbeta  whether to make new ones, of weight's dtype (dbeta without a weight: f32)
+    workspace       u8, as qn_norm_backward_workspace_bytes says; None: made as needed
+
+    Equal bits on every run. Raises ValueError (shape, stride, overlap, eps, what there is no gradient of), NotImplementedError (dtype,
+    device), TypeError (no array, no number); nothing is written then.
+
+    >>> x, one = numpy.array([[3, 4]], numpy.float32), numpy.ones(2, numpy.float32)
+    >>> quern.norm_backward(x, x, one, eps=0, needs_dweight=True).dweight.round(3)
+    array([2.546, 4.525], dtype=float32)
+    """
+    op = "norm_backward"
+    if flag(op, "needs_dweight", needs_dweight) and dweight is None and weight is not None:
+        dweight = empty_like(weight)
+    if flag(op, "needs_dbeta", needs_dbeta) and dbeta is None:
+        dbeta = empty_like(x, shape=tuple(x.shape[-1:]), dtype="f32") if weight is None else empty_like(weight)
+    gradients = NormGradients(empty_like(x) if dx is None else dx, dweight, dbeta)
+    arguments = [*gradients, workspace, d_out, x, weight, d_sum, eps, flag(op, "subtracts_mean", subtracts_mean),
+                 flag(op, "adds_one", adds_one)]
+    if not _ops.is_being_traced():  # the custom op in the graph makes its own
+        arguments = with_workspace(arguments)
+    _ops.norm_backward(*arguments)
+    return gradients

@@ -21,6 +21,15 @@ is_compiling = None
 count_modes = None
 check_torch = None  # raises for PyTorch tensors that cannot be taken: (op, names, values)
 check_torch_quickly = None  # for those of them that convert without an error
+record = None  # computes a call that autograd records and returns the result; None if it need not: (op, inputs)
+
+
+def recorded(name, *inputs):
+    """Returns the result of a call that autograd records; None if nothing needs a gradient. inputs: the op's arguments without
+    those that are written."""
+    if torch_ops is None and not ("torch" in modules and any(map(_tensor.is_torch, inputs))):
+        return None
+    return record(name, *inputs)
 
 
 def is_being_traced():

@@ -18,6 +18,11 @@ def _outputs(q, k, q_out, k_out):
     return (empty_like(q) if q_out is None else q_out), k_out
 
 
+def _recorded(q_out, k_out, name, *inputs):
+    """Returns the result of a call that autograd records; None: it need not."""
+    return _ops.recorded(name, *inputs) if q_out is None and k_out is None else None
+
+
 @public()
 def apply_rope(q: A, k: A | None, indptr: Array, offsets: Array, rotary_dim: int = 0, interleave: bool = False,
                rope_scale: float = 1.0, rope_theta: float = 1e4, q_out: A | None = None,
@@ -42,6 +47,9 @@ def apply_rope(q: A, k: A | None, indptr: Array, offsets: Array, rotary_dim: int
     >>> quern.apply_rope(q, None, numpy.array([0, 1], i32), numpy.array([1], i32))[0].round(3)  # by one radian
     array([[[0.54 , 0.841]]], dtype=float32)
     """
+    if (result := _recorded(q_out, k_out, "apply_rope", q, k, indptr, offsets,
+                            rotary_dim, interleave, rope_scale, rope_theta)) is not None:
+        return result
     q_out, k_out = _outputs(q, k, q_out, k_out)
     _ops.apply_rope(q_out, k_out, q, k, indptr, offsets, rotary_dim, interleave, rope_scale, rope_theta)
     return q_out, k_out
@@ -69,6 +77,9 @@ def apply_rope_pos_ids(q: A, k: A | None, pos_ids: Array, rotary_dim: int = 0, i
     >>> quern.apply_rope_pos_ids(q, None, numpy.array([1], numpy.int32))[0].round(3)  # by one radian
     array([[[0.54 , 0.841]]], dtype=float32)
     """
+    if (result := _recorded(q_out, k_out, "apply_rope_pos_ids", q, k, pos_ids,
+                            rotary_dim, interleave, rope_scale, rope_theta)) is not None:
+        return result
     q_out, k_out = _outputs(q, k, q_out, k_out)
     _ops.apply_rope_pos_ids(q_out, k_out, q, k, pos_ids, rotary_dim, interleave, rope_scale, rope_theta)
     return q_out, k_out
@@ -101,6 +112,9 @@ def apply_llama31_rope(q: A, k: A | None, indptr: Array, offsets: Array, rotary_
     >>> quern.apply_llama31_rope(q, None, numpy.array([0, 1], i32), numpy.array([1], i32))[0].round(3)
     array([[[0.54 , 0.841]]], dtype=float32)
     """
+    if (result := _recorded(q_out, k_out, "apply_llama31_rope", q, k, indptr, offsets, rotary_dim,
+                            interleave, rope_scale, rope_theta, low_freq_factor, high_freq_factor, old_context_len)) is not None:
+        return result
     q_out, k_out = _outputs(q, k, q_out, k_out)
     _ops.apply_llama31_rope(q_out, k_out, q, k, indptr, offsets, rotary_dim, interleave, rope_scale, rope_theta,
                             low_freq_factor, high_freq_factor, old_context_len)
@@ -134,6 +148,9 @@ def apply_llama31_rope_pos_ids(q: A, k: A | None, pos_ids: Array, rotary_dim: in
     >>> quern.apply_llama31_rope_pos_ids(q, None, numpy.array([1], numpy.int32))[0].round(3)
     array([[[0.54 , 0.841]]], dtype=float32)
     """
+    if (result := _recorded(q_out, k_out, "apply_llama31_rope_pos_ids", q, k, pos_ids, rotary_dim, interleave,
+                            rope_scale, rope_theta, low_freq_factor, high_freq_factor, old_context_len)) is not None:
+        return result
     q_out, k_out = _outputs(q, k, q_out, k_out)
     _ops.apply_llama31_rope_pos_ids(q_out, k_out, q, k, pos_ids, rotary_dim, interleave, rope_scale, rope_theta,
                                     low_freq_factor, high_freq_factor, old_context_len)
@@ -159,6 +176,9 @@ def apply_rope_with_cos_sin_cache(q: A, k: A | None, cos_sin_cache: Array, posit
     >>> quern.apply_rope_with_cos_sin_cache(q, None, table, numpy.array([0], numpy.int32))[0]
     array([[[-2.,  1.]]], dtype=float32)
     """
+    if (result := _recorded(q_out, k_out, "apply_rope_with_cos_sin_cache", q, k,
+                            cos_sin_cache, positions, interleave)) is not None:
+        return result
     q_out, k_out = _outputs(q, k, q_out, k_out)
     _ops.apply_rope_with_cos_sin_cache(q_out, k_out, q, k, cos_sin_cache, positions, interleave)
     return q_out, k_out
@@ -188,6 +208,9 @@ def qk_rmsnorm_rope(q: A, k: A | None, q_weight: Array | None, k_weight: Array |
     >>> quern.qk_rmsnorm_rope(q, None, one[0, 0], None, zero[0], one[0])[0].round(3)
     array([[[-1.,  1.]]], dtype=float32)
     """
+    if (result := _recorded(q_out, k_out, "qk_rmsnorm_rope", q, k, q_weight, k_weight,
+                            cos, sin, rotary_dim, eps, interleave)) is not None:
+        return result
     q_out, k_out = _outputs(q, k, q_out, k_out)
     _ops.qk_rmsnorm_rope(q_out, k_out, q, k, q_weight, k_weight, cos, sin, rotary_dim, eps, interleave)
     return q_out, k_out

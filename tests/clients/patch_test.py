@@ -74,25 +74,24 @@ def test_refused():
     model = decoder("llama", torch.float32, layers=1)
     with pytest.raises(TypeError, match="patch: model is str, needs a torch.nn.Module"):
         quern.patch("llama")
-    with pytest.raises(ValueError, match="training mode"):
-        quern.patch(model.train())
     with pytest.raises(LookupError):
-        quern.patch(model.eval(), device="hip:99")
+        quern.patch(model, device="hip:99")
     with quern.patch(model), pytest.raises(ValueError, match="patched already"):
         quern.patch(model)
     quern.patch(model).unpatch()
 
 
-def test_no_gradients():
-    model = decoder("llama", torch.float32, layers=1)
-    with quern.patch(model) as patch:
-        with pytest.raises(RuntimeError, match="rmsnorm: x requires a gradient.*inference_mode"):
-            model(**tokens())
-        assert not patch.calls
-        model.requires_grad_(False)
-        model(**tokens())  # nothing needs one
-        with pytest.raises(RuntimeError, match="requires a gradient"):
-            model(inputs_embeds=torch.randn(1, 3, 256, requires_grad=True))
+def test_what_has_no_gradients():
+    """Tests that a modulated norm refuses, and that it is left alone in a model that trains."""
+    model, inputs = flux(torch.float32, layers=1, single_layers=1), scene(torch.float32)
+    with quern.patch(model) as patch, pytest.raises(RuntimeError, match="adaptive_layernorm: x requires a gradient.*inference_mode"):
+        model(**inputs)
+    assert "adaptive_layernorm" in patch.counts
+    with quern.patch(model.train()) as patch:
+        model(**inputs, return_dict=False)[0].sum().backward()
+        assert all(p.grad is not None for p in model.parameters())
+        assert patch.counts and not patch.counts.keys() & {"adaptive_layernorm", "flux"}
+        assert any("no gradients" in reason and name == "AdaLayerNormZero" for _, name, reason in patch.left)
 
 
 def test_dtypes_that_differ():

@@ -135,3 +135,97 @@ def test_errors():
     with pytest.raises(NotImplementedError, match="r has dtype i64; accepted: f32, i32"):
         aotriton.debug_fill_dropout_rng(torch.empty(1, 1, 1, 4, dtype=torch.int64), 0, 0)
     assert (out == 7).all() and quern.last_kernel() is not None
+
+
+# ---- gradients
+
+def gradients(inputs, dout, **options):
+    """Returns the gradients by the inputs, and by b, in their own dtype; b is an option."""
+    leaves = [t.detach().requires_grad_() for t in inputs]
+    b = options.pop("b", None)
+    b = None if b is None else b.detach().to(leaves[0].dtype).requires_grad_()
+    plain(*leaves, b=b, **options)[0].backward(dout.to(leaves[0].dtype))
+    return [t.grad for t in leaves] + ([] if b is None else [b.grad])
+
+
+def check_gradients(got, inputs, dout, b=None, **options):
+    """Checks gradients by AOTriton's rule, with a fudge of 12, as its own tests' on the CPU."""
+    high = gradients([t.double() for t in inputs], dout, b=b, **options)
+    low = gradients(inputs, dout, b=b, **options)
+    for g, h, x in zip(got, high, low, strict=True):
+        assert float((g.double() - h).abs().max()) <= max(1e-5, 12 * float((x.double() - h).abs().max()))
+
+
+def forward(inputs, b=None, **options):
+    q, _, v = inputs
+    out, lse = torch.empty(*q.shape[:3], v.shape[3], dtype=q.dtype), torch.empty(q.shape[0] * q.shape[1], q.shape[2])
+    aotriton.attn_fwd(*inputs, b, 0.2, lse, out, **options)
+    return out, lse
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch, heads, kv_heads, n, m, dim", [(1, 2, 2, 4, 16, 16), (3, 4, 2, 33, 65, 64), (1, 2, 1, 17, 70, 203)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attn_bwd(dtype, batch, heads, kv_heads, n, m, dim, is_causal):
+    inputs = tensors(dtype, batch, heads, kv_heads, n, m, dim)
+    out, lse = forward(inputs, is_causal=is_causal)
+    dout, delta = torch.randn_like(out), torch.empty_like(lse)
+    for call, scratch in ((aotriton.attn_bwd, [delta]), (aotriton.attn_bwd_fused, [])):
+        got = [torch.empty_like(t) for t in inputs]
+        call(*inputs, None, 0.2, out, dout, *got, None, lse, *scratch, is_causal=is_causal)
+        check_gradients(got, inputs, dout, sm_scale=0.2, is_causal=is_causal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attn_bwd_of_a_bias(dtype):
+    """Tests db, and tensors whose heads lie behind their tokens."""
+    inputs = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in tensors(dtype, 2, 4, 4, 17, 33, 64)]
+    b = torch.randn(2, 4, 17, 33).to(dtype)
+    out, lse = forward(inputs, b)
+    dout, got = torch.randn_like(out), [torch.empty_like(t) for t in (*inputs, b)]
+    aotriton.attn_bwd(*inputs, b, 0.2, out, dout, *got, lse, None)
+    check_gradients(got, inputs, dout, b=b, sm_scale=0.2)
+
+
+def test_attn_bwd_drops_what_attn_fwd_dropped():
+    inputs = tensors(torch.float32, 2, 4, 2, 17, 33, 64)
+    numbers = {"dropout_p": 0.4, "philox_seed": torch.tensor(7), "philox_offset1": torch.tensor(2**40), "philox_offset2": 5}
+    out, lse = forward(inputs, **numbers)
+    keep = torch.empty(2, 4, 17, 33)
+    aotriton.debug_simulate_encoded_softmax(keep, *numbers.values())
+    dout, got = torch.randn_like(out), [torch.empty_like(t) for t in inputs]
+    aotriton.attn_bwd(*inputs, None, 0.2, out, dout, *got, None, lse, None, **numbers)
+    check_gradients(got, inputs, dout, sm_scale=0.2, keep=keep > 0, dropout_p=0.4)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attn_bwd_compact_varlen(is_causal):
+    """Tests that each sequence has the bits of its own dense call, and that other tokens are left alone."""
+    begins_q, begins_k = torch.tensor([0, 5, 5, 23], dtype=torch.int32), torch.tensor([0, 9, 12, 40], dtype=torch.int32)
+    inputs = tensors(torch.float32, 1, 4, 2, 25, 41, 32)
+    out, lse = torch.zeros_like(inputs[0]), torch.zeros(4, 25)
+    aotriton.attn_fwd_compact_varlen(*inputs, None, begins_q, begins_k, 20, 30, 0.2, lse, out, is_causal=is_causal)
+    dout, got = torch.randn_like(out), [torch.full_like(t, 7) for t in inputs]
+    aotriton.attn_bwd_compact_varlen(*inputs, begins_q, begins_k, 20, 30, None, 0.2, out, dout, *got, None, lse, None,
+                                     is_causal=is_causal)
+    for i in (0, 2):
+        q, k = slice(begins_q[i], begins_q[i + 1]), slice(begins_k[i], begins_k[i + 1])
+        parts = [inputs[0][:, :, q], inputs[1][:, :, k], inputs[2][:, :, k]]
+        check_gradients([got[0][:, :, q], got[1][:, :, k], got[2][:, :, k]], parts, dout[:, :, q], sm_scale=0.2, is_causal=is_causal)
+    assert (got[1][:, :, 9:12] == 0).all() and (got[0][:, :, 23:] == 7).all() and (got[2][:, :, 40:] == 7).all()
+
+
+def test_attn_bwd_refuses():
+    inputs = tensors(torch.float32, 1, 2, 2, 4, 8, 16)
+    out, lse = forward(inputs)
+    got = [torch.full_like(t, 7) for t in inputs]
+    with pytest.raises(ValueError, match="attn_bwd: softmax_lse is None"):
+        aotriton.attn_bwd(*inputs, None, 0.2, out, out, *got, None, None, None)
+    with pytest.raises(ValueError, match="dmask is given"):
+        aotriton.attn_bwd(*inputs, None, 0.2, out, out, *got, torch.empty(1, 2, 4, 8), lse, None)
+    begins = torch.tensor([0, 4], dtype=torch.int32)
+    with pytest.raises(NotImplementedError, match="attn_bwd_compact_varlen: db is not supported"):
+        aotriton.attn_bwd_compact_varlen(*inputs, begins, 2 * begins, 4, 8, None, 0.2, out, out, *got, out, lse, None)
+    with pytest.raises(ValueError, match="attn_bwd_compact_varlen: max_seqlen_k is 7, the longest sequence has 8"):
+        aotriton.attn_bwd_compact_varlen(*inputs, begins, 2 * begins, 4, 7, None, 0.2, out, out, *got, None, lse, None)
+    assert all((t == 7).all() for t in got)

@@ -17,10 +17,12 @@ class Replacement:
     others   {submodule: function of (self, ...)}: replaced with the module, and not looked at by themselves
     undo     None, or a function that takes back all other changes
     note     None, or what the report says of it
+    is_trained  whether autograd can record what it computes
     """
 
-    def __init__(self, kind, forward=None, others=None, undo=None, note=None):
+    def __init__(self, kind, forward=None, others=None, undo=None, note=None, is_trained=False):
         self.kind = kind
+        self.is_trained = is_trained
         self.forward = forward
         self.others = others or {}
         self.undo = undo
@@ -45,6 +47,7 @@ class Patch:
 
     def __init__(self, model, run, compiled):
         self._compiled = compiled
+        self._is_training = model.training
         self.device = run.device
         self.calls = run.calls
         self.replaced = []
@@ -123,6 +126,10 @@ def _replace(patch, path, module, kinds):
             if "forward" in module.__dict__:
                 raise Unfit("something else has replaced its forward")
             replacement = make(module)
+            if patch._is_training and not replacement.is_trained:
+                if replacement.undo is not None:
+                    replacement.undo()
+                raise Unfit("quern computes no gradients of it, and the model is in training mode")
         except Unfit as reason:
             patch.left.append((path, type(module).__name__, str(reason)))
             return ()
@@ -144,7 +151,7 @@ def patch(model, device=None, allow_slow=False, linears="fast", compiled="fast")
     """Makes quern compute a PyTorch model's norms, rotary embeddings, activations and linear layers with what follows
     them, in place. Returns a Patch.
 
-    model   a torch.nn.Module for inference: transformers' decoders (Llama, Qwen3, Gemma 2, gpt-oss, DeepSeek-V3 and others built
+    model   a torch.nn.Module: transformers' decoders (Llama, Qwen3, Gemma 2, gpt-oss, DeepSeek-V3 and others built
             alike), diffusers' transformers (FLUX, SD3, Wan), or any that has such modules; f32, f16 or bf16. Each module's replacement is compared with
             the module itself on small random numbers before it is taken
     device  None: the ops run where their tensors are. A spec or Device ("sim:gfx942", "cuda:0"): every op's
@@ -160,9 +167,10 @@ def patch(model, device=None, allow_slow=False, linears="fast", compiled="fast")
             MLA, gated activations and torch.nn.Linear, which are the model's own there, as torch.compile joins them with what stands around
             them; "all": everything
 
-    `print(quern.patch(model))` lists what was replaced and what was left alone. Nothing has gradients: a patched module
-    that would need one raises RuntimeError. Raises TypeError (no module), ValueError (in training mode, patched
-    already), and what device() raises.
+    `print(quern.patch(model))` lists what was replaced and what was left alone. RMSNorm, LayerNorm, rotary embeddings of decoders and gated
+    activations have gradients, so that a patched decoder trains. Of a model in training mode nothing else is replaced; any other patched
+    module raises RuntimeError where a gradient would be needed. Raises TypeError (no module), ValueError (patched already), and what
+    device() raises.
     """
     import torch
 
@@ -177,8 +185,6 @@ def patch(model, device=None, allow_slow=False, linears="fast", compiled="fast")
         raise ValueError(f"patch: compiled is {compiled!r}; accepted: 'fast', 'all'")
     if "_quern_patch" in model.__dict__:
         raise ValueError("patch: model is patched already; unpatch() it first")
-    if model.training:
-        raise ValueError("patch: model is in training mode and quern has no gradients; call model.eval() first")
     run = Runner(device, allow_slow, linears)
     result = Patch(model, run, compiled)
     done = set()

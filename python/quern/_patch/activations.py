@@ -4,6 +4,7 @@
 import torch
 
 from . import Replacement, Unfit, trial
+from ..torch._gradients import is_needed
 from .linear import HALVES, is_plain, wide
 
 _FUNCTIONS = {"silu_and_mul": torch.nn.functional.silu, "gelu_and_mul": torch.nn.functional.gelu,
@@ -31,6 +32,12 @@ def _project(run, rows, weight, bias, out):
         torch.addmm(bias, rows, weight.t(), out=out)
 
 
+def _may_write(x, *layers):
+    """Returns whether products may be written into halves of one tensor: a compiler joins them with the op before, and autograd
+    records no such products."""
+    return not torch.compiler.is_compiling() and not is_needed(x, *(p for layer in layers for p in (layer.weight, layer.bias)))
+
+
 def _both(run, x, gate, up):
     """Returns the projections (weight, bias) of x by gate and by up, as two halves of one tensor."""
     rows, h = x.reshape(-1, x.shape[-1]), gate[0].shape[0]
@@ -41,6 +48,9 @@ def _both(run, x, gate, up):
 
 
 def _activate(run, op, both):
+    out = run.trained(op, both)
+    if out is not None:
+        return out
     out = torch.empty((*both.shape[:-1], both.shape[-1] // 2), dtype=both.dtype, device=both.device)
     run(op, out, both)
     return out
@@ -58,9 +68,9 @@ def is_gated_mlp(module):
 def _mlp_function(run, op):
     def forward(self, x):
         gate, up = self.gate_proj, self.up_proj
-        if not torch.compiler.is_compiling() and is_plain(x, gate) and is_plain(x, up):
+        if is_plain(x, gate) and is_plain(x, up) and _may_write(x, gate, up):
             both = _both(run, x, (gate.weight, gate.bias), (up.weight, up.bias))
-        else:  # another kind of layer, or a compiler that joins this with the op before
+        else:
             both = torch.cat((gate(x), up(x)), dim=-1)
         return self.down_proj(_activate(run, op, both))
 
@@ -77,7 +87,7 @@ def gated_mlp(run, module):
     others = {module.act_fn: None} if isinstance(module.act_fn, torch.nn.Module) else {}
     # _both multiplies by plain layers itself.
     others.update({part: None for part in (module.gate_proj, module.up_proj) if type(part) is torch.nn.Linear})
-    return Replacement(op, _mlp_function(run, op), others)
+    return Replacement(op, _mlp_function(run, op), others, is_trained=True)
 
 
 # ---- gate and up from one projection, or given side by side
@@ -86,7 +96,7 @@ def _swapped(run, op):
     """Makes the forward of diffusers' GEGLU and SwiGLU, whose gate is the projection's second half."""
     def forward(self, hidden_states):
         proj, x = self.proj, hidden_states
-        if not torch.compiler.is_compiling() and is_plain(x, proj):
+        if is_plain(x, proj) and _may_write(x, proj):
             (up, gate), bias = proj.weight.chunk(2), proj.bias
             up_bias, gate_bias = (None, None) if bias is None else bias.chunk(2)
             both = _both(run, x, (gate, gate_bias), (up, up_bias))
@@ -131,7 +141,7 @@ def gated_projection(run, module):
     for op in _FUNCTIONS:
         if trial.agree(trial.run(function(run.plain, op), twin, x), want):
             others = [part for name, part in module._modules.items() if name not in small]
-            return Replacement(op, function(run, op), dict.fromkeys(others))
+            return Replacement(op, function(run, op), dict.fromkeys(others), is_trained=True)
     raise Unfit("it computes something else than quern's gated activations")
 
 

@@ -34,8 +34,11 @@ def rotate(run, q, k, cos, sin, weights=(None, None), eps=0.0, repeats=1):
     per_batch = cos.shape[0] > 1
     tables = [(t.flatten(0, 1) if per_batch else t[0]).contiguous() for t in (cos, sin)]  # a GPU's product may have turned them
     q_in, k_in = (t.flatten(0, 1) if per_batch else t for t in (q, k))
-    q_out, k_out = torch.empty_like(q_in), torch.empty_like(k_in)
-    run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *weights, *tables, repeats * cos.shape[-1], eps, 0)
+    rest = *weights, *tables, repeats * cos.shape[-1], eps, 0
+    q_out, k_out = run.trained("qk_rmsnorm_rope", q_in, k_in, *rest) or (torch.empty_like(q_in), None)
+    if k_out is None:
+        k_out = torch.empty_like(k_in)
+        run("qk_rmsnorm_rope", q_out, k_out, q_in, k_in, *rest)
     return q_out.view(q.shape) if per_batch else q_out, k_out.view(k.shape) if per_batch else k_out
 
 
@@ -159,6 +162,6 @@ def rotary(run, module):
     repeats = _repeats_of(run, forward.__globals__[_ROTARY])
     eps = _head_norm_eps(run, module, repeats)
     if eps is None:
-        return Replacement("rope", _make(run, forward, module, None, repeats))
+        return Replacement("rope", _make(run, forward, module, None, repeats), is_trained=True)
     return Replacement("qk_rmsnorm_rope", _make(run, forward, module, eps, repeats),
-                       {module.q_norm: _as_it_is, module.k_norm: _as_it_is})
+                       {module.q_norm: _as_it_is, module.k_norm: _as_it_is}, is_trained=True)

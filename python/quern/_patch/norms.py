@@ -36,8 +36,10 @@ def rms_function(run, op, eps):
     def forward(self, x):
         same_dtype(self, x, self.weight)
         rows = rows_of(x)
-        out = torch.empty_like(rows)
-        run(op, out, rows, self.weight, eps)
+        out = run.trained(op, rows, self.weight, eps)
+        if out is None:
+            out = torch.empty_like(rows)
+            run(op, out, rows, self.weight, eps)
         return out.view(x.shape)
 
     return forward
@@ -51,7 +53,7 @@ def rmsnorm(run, module):
     want = trial.run(type(module).forward, twin, x)
     for op in ("rmsnorm", "gemma_rmsnorm"):
         if trial.agree(trial.run(rms_function(run.plain, op, eps), twin, x), want):
-            return Replacement(op, rms_function(run, op, eps))
+            return Replacement(op, rms_function(run, op, eps), is_trained=True)
     raise Unfit("it computes something else than rmsnorm and gemma_rmsnorm")
 
 
@@ -64,10 +66,13 @@ def is_layernorm(module):
 def layer_function(run, eps):
     def forward(self, x):
         rows = rows_of(x)
-        out, weights = torch.empty_like(rows), (self.weight, self.bias)
+        weights = self.weight, self.bias
         if type(self).__name__ == "FP32LayerNorm":  # diffusers', which widens its weights
             weights = [None if w is None else w.float() for w in weights]
-        run("layernorm", out, rows, *weights, eps)
+        out = run.trained("layernorm", rows, *weights, eps)
+        if out is None:
+            out = torch.empty_like(rows)
+            run("layernorm", out, rows, *weights, eps)
         return out.view(x.shape)
 
     return forward
@@ -81,7 +86,7 @@ def layernorm(run, module):
     twin, x = trial.twin(module, {name: trial.weights(*shape) for name in names}), trial.rows(3, *shape)
     if not trial.agree(trial.run(layer_function(run.plain, eps), twin, x), trial.run(type(module).forward, twin, x)):
         raise Unfit("it computes something else than layernorm")
-    return Replacement("layernorm", layer_function(run, eps))
+    return Replacement("layernorm", layer_function(run, eps), is_trained=True)
 
 
 # ---- LayerNorm with scale and shift

@@ -12,7 +12,7 @@ from .. import _ops, _tensor
 from .._env import is_set
 from .._native import ffi
 from ..compat import _fallback
-from ..torch import _slow
+from ..torch import _rows, _slow
 from ..torch._tensors import refuse_gradients
 from . import linear, trial
 
@@ -37,6 +37,11 @@ class Plain:
     @staticmethod
     def takes(x, layer):
         return linear.is_plain(x, layer)
+
+    @staticmethod
+    def trained(name, *inputs):
+        """Trials record nothing."""
+        return None
 
     @staticmethod
     def plan_tensors(plan, x):
@@ -67,12 +72,26 @@ class Runner:
         if self.device is not None:
             _logger.warning("tensors are staged to %s for each op, and results back", self.device)
 
+    def _is_traced(self, name, x):
+        """Returns whether a compiler sees the call. Raises if it cannot be compiled."""
+        is_traced = torch.compiler.is_compiling() or type(x) not in _PLAIN  # other types are a tracer's
+        if is_traced and self.device is not None:
+            raise RuntimeError(f"patch: {name} is staged to {self.device}, which torch.compile cannot do; patch without device")
+        return is_traced
+
+    def trained(self, name, *inputs):
+        """Returns what an op computes of its inputs and numbers if autograd records it; None: it need not, or the op has no
+        gradient, and refuses what needs one when it is called."""
+        is_traced = self._is_traced(name, inputs[0])
+        device = "" if is_traced or self._is_there(inputs[0]) else self.device.spec
+        result = _rows.record(name, *inputs, device=device, allow_slow=self._allow_slow)
+        if result is not None and not is_traced:
+            self._count(name, _rows.last)
+        return result
+
     def __call__(self, name, *arguments):
         refuse_gradients(name, _ops.TENSORS[name], arguments)
-        if torch.compiler.is_compiling() or type(arguments[0]) not in _PLAIN:  # other types are a tracer's
-            if self.device is not None:
-                raise RuntimeError(f"patch: {name} is staged to {self.device}, which torch.compile cannot do; "
-                                   "patch without device")
+        if self._is_traced(name, arguments[0]):
             getattr(torch.ops.quern, name)(*arguments)
             return
         try:

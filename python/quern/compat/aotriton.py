@@ -15,7 +15,7 @@ import torch
 import quern.torch  # noqa: F401  (torch.ops.quern)
 
 from .. import _tensor
-from .._attention import attention, attention_dropout_mask, attention_dropout_rng, attention_plan
+from .._attention import attention, attention_backward, attention_dropout_mask, attention_dropout_rng, attention_plan
 from ..torch import _slow
 
 _logger = logging.getLogger("quern.compat.aotriton")
@@ -67,6 +67,21 @@ def attn_fwd(q, k, v, b, sm_scale, softmax_lse, Out, dropout_p=0.0, philox_seed=
     _slow.note(_logger, op, [q])
 
 
+def _plan(op, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, b, **tensors):
+    """Returns the plan of sequences that lie one after another; checks what is given of them."""
+    if _is_there(b):
+        raise NotImplementedError(f"{op}: b is not supported; accepted: None")
+    for name, t in tensors.items():
+        if t.ndim != 4 or t.shape[0] != 1:
+            raise ValueError(f"{op}: {name} has shape {list(t.shape)}, needs [1, heads, tokens, head_dim]")
+    for name, most, indptr in (("max_seqlen_q", max_seqlen_q, cu_seqlens_q), ("max_seqlen_k", max_seqlen_k, cu_seqlens_k)):
+        longest = int(indptr.diff().max()) if indptr.numel() > 1 else 0
+        if most < longest:
+            raise ValueError(f"{op}: {name} is {most}, the longest sequence has {longest}")
+    return attention_plan(tensors["q"].shape[1], tensors["k"].shape[1], tensors["v"].shape[3], qo_indptr=cu_seqlens_q,
+                          kv_indptr=cu_seqlens_k, max_qo_len=max_seqlen_q, max_kv_len=max_seqlen_k)
+
+
 def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, sm_scale, softmax_lse, Out,
                             dropout_p=0.0, philox_seed=None, philox_offset1=None, philox_offset2=0, seed_out=None,
                             offset_out=None, encoded_softmax=None, is_causal=False, atomic_for_causal=None, stream=None,
@@ -80,17 +95,7 @@ def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
     """
     op = "attn_fwd_compact_varlen"
     _refuse_encoded(op, encoded_softmax)
-    if _is_there(b):
-        raise NotImplementedError(f"{op}: b is not supported; accepted: None")
-    for name, t in (("q", q), ("k", k), ("v", v), ("Out", Out)):
-        if t.ndim != 4 or t.shape[0] != 1:
-            raise ValueError(f"{op}: {name} has shape {list(t.shape)}, needs [1, heads, tokens, head_dim]")
-    for name, most, indptr in (("max_seqlen_q", max_seqlen_q, cu_seqlens_q), ("max_seqlen_k", max_seqlen_k, cu_seqlens_k)):
-        longest = int(indptr.diff().max()) if indptr.numel() > 1 else 0
-        if most < longest:
-            raise ValueError(f"{op}: {name} is {most}, the longest sequence has {longest}")
-    plan = attention_plan(q.shape[1], k.shape[1], v.shape[3], qo_indptr=cu_seqlens_q, kv_indptr=cu_seqlens_k,
-                          max_qo_len=max_seqlen_q, max_kv_len=max_seqlen_k)
+    plan = _plan(op, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, b, q=q, k=k, v=v, Out=Out)
     q, k, v, out = (t[0].transpose(0, 1) for t in (q, k, v, Out))
     lse = softmax_lse.transpose(0, 1) if _is_there(softmax_lse) else None
     tokens = int(cu_seqlens_q[-1])  # tokens behind the last sequence are left alone
@@ -98,6 +103,58 @@ def attn_fwd_compact_varlen(q, k, v, b, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
               lse=None if lse is None else lse[:tokens], lse_base="e",
               **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, seed_out, offset_out))
     _slow.note(_logger, op, [q])
+
+
+# ---- gradients
+
+def attn_bwd(q, k, v, b, sm_scale, out, dout, dq, dk, dv, db, softmax_lse, delta, dropout_p=0.0, philox_seed=None,
+             philox_offset1=None, philox_offset2=0, is_causal=False, stream=None, extargs=None):
+    """Writes the gradients of a loss by q, k, v and b to dq, dk, dv and db, from its gradient by out, dout.
+
+    q, k, v, b, sm_scale, out, softmax_lse, dropout_p, philox_seed, philox_offset1, philox_offset2, is_causal  of the call of attn_fwd,
+                 after it; b and db may be None; softmax_lse is needed, and db only with b
+    dout, dq, dk, dv, db  shaped as out, q, k, v, b; gradients of f32, f16 or bf16
+    delta, stream, extargs   change nothing; they are for AOTriton's scratch memory and scheduling
+    """
+    op = "attn_bwd"
+    _need_lse(op, softmax_lse)
+    attention_backward(dout, q, k, v, out, softmax_lse.view(q.shape[:-1]), layout="HND", mask=b if _is_there(b) else None,
+                       sm_scale=sm_scale, is_causal=is_causal, is_top_left=True, lse_base="e", dq=dq, dk=dk, dv=dv,
+                       dmask=db if _is_there(db) else None,
+                       **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, None, None))
+    _slow.note(_logger, op, [q])
+
+
+def attn_bwd_fused(q, k, v, b, sm_scale, out, dout, dq, dk, dv, db, softmax_lse, dropout_p=0.0, philox_seed=None, philox_offset1=None,
+                   philox_offset2=0, is_causal=False, stream=None, extargs=None):
+    """Computes attn_bwd, without AOTriton's delta."""
+    attn_bwd(q, k, v, b, sm_scale, out, dout, dq, dk, dv, db, softmax_lse, None, dropout_p, philox_seed, philox_offset1, philox_offset2,
+             is_causal)
+
+
+def attn_bwd_compact_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, b, sm_scale, out, dout, dq, dk, dv, db,
+                            softmax_lse, delta, dropout_p=0.0, philox_seed=None, philox_offset1=None, philox_offset2=0,
+                            is_causal=False, stream=None, extargs=None):
+    """Computes attn_bwd of sequences that lie one after another, as attn_fwd_compact_varlen has them.
+
+    b and db must be None; softmax_lse is [heads, tokens] f32. Gradients of tokens of no sequence are left alone.
+    """
+    op = "attn_bwd_compact_varlen"
+    _need_lse(op, softmax_lse)
+    if _is_there(db):
+        raise NotImplementedError(f"{op}: db is not supported; accepted: None")
+    plan = _plan(op, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, b, q=q, k=k, v=v, out=out, dout=dout, dq=dq, dk=dk, dv=dv)
+    q, k, v, out, dout, dq, dk, dv = (t[0].transpose(0, 1) for t in (q, k, v, out, dout, dq, dk, dv))
+    tokens = int(cu_seqlens_q[-1])
+    attention_backward(dout[:tokens], q[:tokens], k, v, out[:tokens], softmax_lse.transpose(0, 1)[:tokens], plan=plan, sm_scale=sm_scale,
+                       is_causal=is_causal, is_top_left=True, lse_base="e", dq=dq[:tokens], dk=dk, dv=dv,
+                       **_dropout(dropout_p, philox_seed, philox_offset1, philox_offset2, None, None))
+    _slow.note(_logger, op, [q])
+
+
+def _need_lse(op, softmax_lse):
+    if not _is_there(softmax_lse):
+        raise ValueError(f"{op}: softmax_lse is None; it needs what the forward pass wrote")
 
 
 def check_gpu(stream=None):

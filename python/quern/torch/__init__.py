@@ -5,7 +5,8 @@ torch.ops.quern.NAME  each op of the library, so that torch.compile keeps it who
                       is imported: with quern if PyTorch was imported before, else when the first PyTorch tensor comes
 enable(), disable()   quern under torch.nn.functional.scaled_dot_product_attention
 register_transformers(), register_diffusers()   quern's attention as a choice by name in these libraries
-calls                 kernel -> how many calls of scaled_dot_product_attention and of models it computed
+calls                 kernel -> how many calls of scaled_dot_product_attention and of models it computed, and of row ops that
+                      autograd recorded
 python -m quern.torch  what runs here for scaled_dot_product_attention, what does not, and why
 """
 

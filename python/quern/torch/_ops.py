@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern's ops as PyTorch custom ops. Each op writes into its arguments and returns nothing, so its fake has nothing to
-do; quern's own functions allocate the results. The ops have no gradients.
+do; quern's own functions allocate the results. These ops have no gradients; _gradients.py and _rows.py make others that have.
 """
 
 import torch
 
 from .. import _ops, _public, _tensor
 from .._attention import with_backward_workspace, with_workspace
+from .._norm import with_workspace as with_norm_workspace
 from .._native import ffi
 from ._tensors import check, check_quickly, refuse_gradients
 
-_PREPARE = {"attention": with_workspace, "attention_backward": with_backward_workspace}  # prepares arguments that are no longer symbols
+_PREPARE = {"attention": with_workspace, "attention_backward": with_backward_workspace,
+            "norm_backward": with_norm_workspace}  # prepares arguments that are no longer symbols
 _TYPES = {"t": "Tensor", "f": "float", "i": "int"}
 # Called with an op's name and arguments after the op ran as a custom op, for example in a compiled graph. None: not
 # called.

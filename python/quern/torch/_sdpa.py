@@ -17,7 +17,7 @@ from .. import _tensor
 from .. import last_kernel as _last_kernel
 from .._attention import attention
 from .._native import ffi
-from . import _compiled, _gradients, _slow
+from . import _compiled, _gradients, _rows, _slow
 from ._ops import library, refuse_when_recorded
 
 _logger = logging.getLogger("quern.torch")
@@ -298,6 +298,13 @@ def _count(kernel):
 
 
 _gradients.note = _count
+
+
+def _count_rows(kernel):
+    calls[kernel] += 1
+
+
+_rows.note = _count_rows
 
 
 def _staging(device):

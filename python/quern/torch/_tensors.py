@@ -21,6 +21,11 @@ _FAULTY = _bits("Negative", "Conjugate", "ZeroTensor", "FuncTorchBatched", "Func
 _TRANSFORMED = _bits("FuncTorchBatched", "FuncTorchGradWrapper")
 
 
+def is_transformed(x):
+    """Returns whether a tensor is one inside torch.func.vmap or grad, which a compiler's never is."""
+    return not torch.compiler.is_compiling() and bool(torch._C._dispatch_keys(x).raw_repr() & _TRANSFORMED)
+
+
 def fault_of(x):
     """Returns what a PyTorch tensor means that its memory does not hold, with what would be accepted; None: nothing."""
     keys = torch._C._dispatch_keys(x).raw_repr()
@@ -48,7 +53,7 @@ def refuse_gradients(op, names, values):
         return
     for name, x in zip(names, values, strict=False):
         if isinstance(x, torch.Tensor) and x.requires_grad:
-            raise RuntimeError(f"{op}: {name} requires a gradient, and quern computes none; accepted: {name}.detach(), or the "
+            raise RuntimeError(f"{op}: {name} requires a gradient, and quern computes none of this call; accepted: {name}.detach(), or the "
                                "call under torch.no_grad() or torch.inference_mode()")
 
 
