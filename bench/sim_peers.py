@@ -5,6 +5,9 @@
     python bench/sim_peers.py --aiter CLONE --library build/release/libquernsim.so.0
     python bench/sim_peers.py --shapes 2112x7168 --m 64,4096 --types fp8      some of the products
     python bench/sim_peers.py --json result.json                              the figures for programs as well
+    python bench/sim_peers.py --jobs 32                                       as many processes, each with one kernel at a time
+    python bench/sim_peers.py --aiter CLONE --prepare FOLDER                  peers' code objects into FOLDER, nothing is timed
+    python bench/sim_peers.py --prepared FOLDER                               these, where there is no clone and no Triton
 
 CLONE is a clone of github.com/ROCm/aiter that has the commit of sim/clock/calibration/objects.py. Times are modelled
 (docs/clock.md): with the board's limit of power, and without it. Each launch reads tensors that no launch read before, after one
@@ -13,14 +16,19 @@ that warms the instruction caches; a product of more than 500 GFLOP runs once.
 Types: `fp8`, e4m3fnuz with scales of 1 x 128, those of a K-block side by side, and of 128 x 128; `fn`, the same with activations
 of e4m3fn; `open`, as fp8 with weights as checkpoints hold them; `bf16`. quern chooses its kernel itself. Of AITER's kernels, tiles of 128 columns with pre-shuffled
 weights, and of Triton's, in the form of its tutorial with the sizes below, the fastest on this clock counts. AITER's kernels take n
-of whole 128, and what its parts of k are added to is taken to be zero. They have no large product of bf16. Needs the quern
-package, numpy and triton.
+of whole 128, and what its parts of k are added to is taken to be zero. They have no large product of bf16. With --jobs each kernel
+is measured in a process of its own, so that a fresh instruction cache warms up before each. Needs the quern package, numpy and, unless
+peers' code objects are prepared, triton.
 """
 
 import argparse
+import concurrent.futures
 import ctypes
+import functools
+import itertools
 import json
 import math
+import multiprocessing
 import os
 import pathlib
 import struct
@@ -130,13 +138,19 @@ def quern_side(quern, clock, kind, m, n, k):
 
 # ---- AITER
 
-def aiter_side(clock, clone, tile, parts, m, n, k):
-    import kernels
+def aiter_object(clone, tile):
+    """Returns a code object out of a clone, its name, and the name of its kernel."""
     import objects
     name = next((name for name in objects.table(clone, "gfx942", "fp8") if name.endswith(f"BpreShuffle_{tile}")), None)
     if not name:
         raise SystemExit(f"{clone}: AITER's table has no tile of {tile}")
-    kernel = clock.hip.kernel(*objects.load(clone, "gfx942", "fp8", name))
+    return name, *objects.load(clone, "gfx942", "fp8", name)
+
+
+def aiter_side(clock, code, parts, m, n, k):
+    import kernels
+    name, image, entry = code
+    kernel = clock.hip.kernel(image, entry)
     row = types.SimpleNamespace(family="fp8", shape=(m, n, k), parts=parts, code_object=name)
 
     def make():
@@ -210,26 +224,32 @@ def triton_kernels():
     return {"fp8": (fp8, ("bf16", "fp8e4b8", "fp8e4b8", "fp32", "fp32")), "bf16": (bf16, ("bf16", "bf16", "bf16"))}
 
 
-def triton_side(clock, kernel, pointers, sizes, m, n, k):
+def triton_object(kernel, pointers, sizes, m, n, k):
+    """Compiles a kernel. Returns its name, its code object, and the bytes of LDS that a launch names."""
     import triton
     from triton.backends.compiler import GPUTarget
-    rows, columns, block_k, band, warps, stages = sizes
-    constants = dict(zip(("M", "N", "K", "BM", "BN", "BK", "BAND"), (m, n, k, rows, columns, block_k, band)))
+    constants = dict(zip(("M", "N", "K", "BM", "BN", "BK", "BAND"), (m, n, k, *sizes[:4])))
     names = kernel.arg_names[:len(pointers)]
     source = triton.compiler.ASTSource(
         fn=kernel, signature={name: f"*{p}" for name, p in zip(names, pointers)} | {name: "constexpr" for name in constants},
         constexprs={(kernel.arg_names.index(name),): value for name, value in constants.items()},
         attrs={(i,): [["tt.divisibility", 16]] for i in range(len(names))})
     built = triton.compile(source, target=GPUTarget("hip", "gfx942", 64),
-                           options={"num_warps": warps, "num_stages": stages, "matrix_instr_nonkdim": 16})
-    function = clock.hip.kernel(built.asm["hsaco"], built.metadata.name)
-    byte = 1 if len(pointers) == 5 else 2
+                           options={"num_warps": sizes[4], "num_stages": sizes[5], "matrix_instr_nonkdim": 16})
+    return built.metadata.name, built.asm["hsaco"], built.metadata.shared
+
+
+def triton_side(clock, code, kind, sizes, m, n, k):
+    name, image, shared = code
+    function = clock.hip.kernel(image, name)
+    byte = 2 if kind == "bf16" else 1
     bytes_of = [2 * m * n, byte * m * k, byte * n * k, 4 * m * (k // 128), 4 * math.ceil(n / 128) * (k // 128)]
 
     def make():
-        block = struct.pack("<%dQ" % (len(names) + 2), *map(clock.buffer, bytes_of[:len(names)]), 0, 0)
-        grid = math.ceil(m / rows) * math.ceil(n / columns), 1, 1
-        return lambda: clock.launch(function, grid, 64 * warps, built.metadata.shared, block)
+        tensors = bytes_of[:3 if kind == "bf16" else 5]
+        block = struct.pack("<%dQ" % (len(tensors) + 2), *map(clock.buffer, tensors), 0, 0)
+        grid = math.ceil(m / sizes[0]) * math.ceil(n / sizes[1]), 1, 1
+        return lambda: clock.launch(function, grid, 64 * sizes[4], shared, block)
 
     return clock.measure(make, 2 * m * n * k)
 
@@ -241,25 +261,117 @@ def triton_candidates(kind, m, n):
             yield sizes
 
 
-# ---- the table
+# ---- peers' code objects, made here or before
+
+class Made:
+    """Code objects of a clone of AITER and of Triton's compiler."""
+
+    def __init__(self, clone):
+        self.clone = clone
+
+    def aiter(self, tile):
+        return aiter_object(self.clone, tile)
+
+    def triton(self, kind, sizes, m, n, k):
+        return triton_object(*triton_kernels()[kind], sizes, m, n, k)
+
+
+class Prepared:
+    """The same out of a folder that `prepare` filled."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.index = json.loads((self.folder / "index.json").read_text())
+
+    def find(self, key):
+        if key not in self.index:
+            raise SystemExit(f"{self.folder}: has no code object of {key}; --prepare makes those of the shapes that it is given")
+        name, last = self.index[key]["name"], self.index[key]["last"]
+        return name, (self.folder / self.index[key]["file"]).read_bytes(), last
+
+    def aiter(self, tile):
+        return self.find(f"aiter {tile}")
+
+    def triton(self, kind, sizes, m, n, k):
+        return self.find(f"triton {kind} {m}x{n}x{k} {'x'.join(map(str, sizes))}")
+
+
+def prepare(options, tasks):
+    """Writes the code objects of all tasks to options.prepare."""
+    made, folder, index = Made(options.aiter), pathlib.Path(options.prepare), {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind, m, n, k, side, choice in tasks:
+        key = f"aiter {choice[0]}" if side == "aiter" else f"triton {kind} {m}x{n}x{k} {'x'.join(map(str, choice or ()))}"
+        if side == "quern" or key in index:
+            continue
+        name, image, last = made.aiter(choice[0]) if side == "aiter" else made.triton(kind, choice, m, n, k)
+        index[key] = {"file": f"{len(index)}.co", "name": name, "last": last}
+        (folder / index[key]["file"]).write_bytes(image)
+    (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+# ---- the table: a task is a product by one kernel of one side: (type, m, n, k, side, choice)
+
+def tasks_of(options, kind, m, n, k):
+    """Yields a product's tasks."""
+    yield kind, m, n, k, "quern", None
+    if options.alone:
+        return
+    if kind == "fp8" and n % 128 == 0 and (options.aiter or options.prepared):
+        yield from ((kind, m, n, k, "aiter", choice) for choice in aiter_candidates(m, n, k))
+    if kind in TRITON:
+        yield from ((kind, m, n, k, "triton", sizes) for sizes in triton_candidates(kind, m, n))
+
+
+@functools.cache
+def side_of(library, aiter, prepared):
+    """Returns a process's clock, the quern package and the peers' code objects."""
+    clock = Clock(library)
+    import quern
+    return clock, quern, Prepared(prepared) if prepared else Made(aiter)
+
+
+def run(options, task):
+    """Returns a task's times."""
+    kind, m, n, k, side, choice = task
+    clock, quern, peers = side_of(options.library, options.aiter, options.prepared)
+    if side == "quern":
+        return short(quern_side(quern, clock, kind, m, n, k), "its own")
+    if side == "aiter":
+        return short(aiter_side(clock, peers.aiter(choice[0]), choice[1], m, n, k), f"{choice[0]}, {choice[1]} parts")
+    times = triton_side(clock, peers.triton(kind, choice, m, n, k), kind, choice, m, n, k)
+    return short(times, "x".join(map(str, choice[:3])))
+
 
 def short(times, choice):
     return {"ns": times["ns"], "unlimited_ns": times["unlimited_ns"], "mhz": times["mhz"], "choice": choice}
 
 
-def fastest(results):
-    return min(results, key=lambda r: r["ns"], default=None)
+def products_of(options):
+    """Returns the tasks of each product, in the table's order."""
+    shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",")]
+    return [list(tasks_of(options, kind, m, *shape))
+            for kind, shape, m in itertools.product(options.types.split(","), shapes, options.m)]
 
 
-def measure(quern, clock, kernels, options, kind, m, n, k):
-    result = {"type": kind, "m": m, "n": n, "k": k, "quern": short(quern_side(quern, clock, kind, m, n, k), "its own")}
-    if kind == "fp8" and n % 128 == 0 and options.aiter and not options.alone:
-        result["aiter"] = fastest([short(aiter_side(clock, options.aiter, tile, parts, m, n, k), f"{tile}, {parts} parts")
-                                   for tile, parts in aiter_candidates(m, n, k)])
-    if kind in kernels:
-        result["triton"] = fastest([short(triton_side(clock, *kernels[kind], sizes, m, n, k), "x".join(map(str, sizes[:3])))
-                                    for sizes in triton_candidates(kind, m, n)])
-    return result
+def row_of(tasks, results):
+    """Returns a product's line: of each side the fastest."""
+    row = dict(zip(("type", "m", "n", "k"), tasks[0]))
+    for task, times in zip(tasks, results):
+        if times["ns"] < row.get(task[4], {"ns": math.inf})["ns"]:
+            row[task[4]] = times
+    return row
+
+
+def rows_of(options, products):
+    """Yields the products' lines. In several processes the longest tasks come first, each in a process of its own."""
+    if options.jobs == 1:
+        yield from (row_of(tasks, [run(options, task) for task in tasks]) for tasks in products)
+        return
+    everything = sorted(itertools.chain(*products), key=lambda task: -task[1] * task[2] * task[3])
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        results = {task: pool.submit(run, options, task) for task in everything}
+        yield from (row_of(tasks, [results[task].result() for task in tasks]) for tasks in products)
 
 
 def line(r):
@@ -281,28 +393,37 @@ def parse():
     parser.add_argument("--shapes", default=SHAPES, help="comma list of NxK (default: DeepSeek's)")
     parser.add_argument("--m", type=numbers, default=[64, 1024, 4096, 16384], help="comma list of rows")
     parser.add_argument("--alone", action="store_true", help="quern alone")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s, which measures everything by itself)")
+    parser.add_argument("--prepare", metavar="FOLDER", help="write the peers' code objects there and stop")
+    parser.add_argument("--prepared", metavar="FOLDER", help="take the peers' code objects from there")
     parser.add_argument("--json", help="also write the figures to this file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error(f"--jobs: found {options.jobs}, accepted: 1 and more")
+    if options.prepared and (options.aiter or options.prepare):
+        parser.error("--prepared: found --aiter or --prepare beside it, accepted: one of them")
+    if options.prepare and options.alone:
+        parser.error("--prepare: found --alone, by which there are no peers")
+    return options
 
 
 def main():
     options = parse()
     os.environ.setdefault("QUERN_SIM", "arch=gfx942;clock=sample")
     os.environ["QUERN_SIM_LIBRARY"] = options.library
-    clock = Clock(options.library)
-    import quern
-    kernels = {} if options.alone else triton_kernels()
+    products = products_of(options)
+    if options.prepare:
+        prepare(options, itertools.chain(*products))
+        return
     results, command = [], " ".join(["python bench/sim_peers.py", *sys.argv[1:]])
-    if options.aiter:
-        command = command.replace(options.aiter, "CLONE")
-    for kind in options.types.split(","):
-        for shape in options.shapes.split(","):
-            for m in options.m:
-                results.append(measure(quern, clock, kernels, options, kind, m, *map(int, shape.split("x"))))
-                print(line(results[-1]), flush=True)
-                if options.json:
-                    report = {"benchmark": "sim_peers", "command": command, "rows": results}
-                    pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    for path, word in ((options.aiter, "CLONE"), (options.prepared, "FOLDER")):
+        command = command.replace(path, word) if path else command
+    for row in rows_of(options, products):
+        results.append(row)
+        print(line(row), flush=True)
+        if options.json:
+            report = {"benchmark": "sim_peers", "command": command, "rows": results}
+            pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
