@@ -179,10 +179,10 @@ typedef struct pace {
     double start_ns; // of each further workgroup
 } pace;
 
-static const pace paces[] = {{16, 32, 8, 122, 1, 200},
-                             {32, 64, 8, 250, 1, 2000},
-                             {32, 32, 1, 190, 1, 3900},
-                             {128, 128, 1, 820, 0.62, 0}};
+static const pace paces[] = {{16, 32, 4, 114, 0.8, 200},
+                             {32, 64, 2, 250, 0.82, 1000},
+                             {32, 32, 8, 190, 1, 3900},
+                             {128, 128, 1, 850, 0.62, 0}};
 
 /** Returns the modelled time of a dense product: that of reading the weights, or of the workgroups
  *  of a unit, if that is more. */

@@ -14,12 +14,14 @@
 // Registers AHEAD K-blocks of a and b on their way, 4 FETCHES + 8 VGPRs each
 // Edges     rows that do not exist read as zero; the last k % 128 by checked loads of a
 // Schedule  the next group of a goes from registers to LDS while this one is multiplied; then the
-//           waves meet. Each K-block's reads, loads and the promotion of the block before run under
-//           its products. Groups past the end run, too, on zeros: loads past the last K-block touch
-//           no memory. Loads take whole lines: eight lanes have a row of a, and a turn's scales of
-//           a are loaded once, along k or m, whichever way they lie. A load of 16 bytes of each of
-//           32 rows, or of a scale from each of 32 lines, would keep the vector cache busy four and
-//           sixteen times as long.
+//           waves meet. Each K-block's reads, loads and the promotion of the block before run
+//           under its products. A last turn that is not whole ends with the group that has the
+//           last K-block, which runs on zeros past it: loads past the last K-block touch no
+//           memory. Loads take whole lines: eight lanes have a row of a, and a turn's scales of a
+//           are loaded once, along k or m, whichever way they lie. A load of 16 bytes of each of
+//           32 rows, or of a scale from each of 32 lines, would keep the vector cache busy four
+//           and sixteen times as long.
+#include "arguments.h"
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_full_gpu.h"
@@ -182,7 +184,8 @@ QD_INLINE void promote(wave *w, const product *p) {
 
 /** Multiplies group g of the turn that begins at `first`. Each block's reads, loads and the
  *  promotion of the block before run under products. */
-QD_INLINE void multiply_group(wave *w, uint32_t first, int g, uint32_t half, float scale_b) {
+QD_INLINE void multiply_group(wave *w, uint32_t first, int g, bool has_next, uint32_t half,
+                              float scale_b) {
     const QD_LDS uint8_t *stage = lds_a[g % 2];
     operands y[GROUP];
     product p[GROUP];
@@ -194,20 +197,21 @@ QD_INLINE void multiply_group(wave *w, uint32_t first, int g, uint32_t half, flo
         p[i] = multiply(&w->x[g * GROUP + i], &y[i], scale_b, g * GROUP + i);
         if (i > 0)
             promote(w, &p[i - 1]);
-        load_block(w, first, g, i);
+        if (has_next)
+            load_block(w, first, g, i);
     }
     promote(w, &p[GROUP - 1]);
 }
 
-/** Runs group g of the turn, even if it has no K-block: with a branch the compiler would no longer
- *  know how many loads are under way. */
-QD_INLINE void step(wave *w, uint32_t first, int g) {
+/** Runs group g of a turn that another one follows, or of the last one. */
+QD_INLINE void step(wave *w, uint32_t first, int g, bool has_next) {
     const uint32_t half = w->half;
     const float scale_b = w->scale_b;
-    write_a(w, w->x + (g + 1) % GROUPS * GROUP, GROUP, lds_a[(g + 1) % 2]);
-    if (g == GROUPS - 1)
+    if (has_next || g + 1 < GROUPS)
+        write_a(w, w->x + (g + 1) % GROUPS * GROUP, GROUP, lds_a[(g + 1) % 2]);
+    if (has_next && g == GROUPS - 1)
         write_scales(w);
-    multiply_group(w, first, g, half, scale_b);
+    multiply_group(w, first, g, has_next, half, scale_b);
     qd_barrier();
 }
 
@@ -231,17 +235,22 @@ QD_INLINE void prologue(wave *w) {
 }
 
 QD_INLINE void run_blocks(wave *w) {
+    uint32_t first = 0;
     load_scales(w, 0, w->blocks);
     prologue(w);
-    for (uint32_t first = 0; first < w->blocks; first += AHEAD) {
+    for (; first + AHEAD <= w->blocks; first += AHEAD) {
         load_scales(w, first + AHEAD, w->blocks);
         QD_UNROLL for (int g = 0; g < GROUPS; g++)
-            step(w, first, g);
+            step(w, first, g, true);
     }
+    QD_UNROLL for (uint32_t g = 0; g < GROUPS; g++)
+        if (first + g * GROUP < w->blocks)
+            step(w, first, (int)g, false);
 }
 
 /** Runs the last, broken K-block. Nothing past a row's end of a is read or multiplied. */
-QD_INLINE void run_tail(wave *w, const qk_gemm_args *g, const uint8_t *a, uint32_t rows) {
+QD_INLINE void run_tail(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t rows) {
+    const uint8_t *a = (const uint8_t *)g->a + tile->group * g->a_group + tile->row * g->a_row;
     block x;
     QD_UNROLL for (int i = 0; i < FETCHES; i++) {
         const uint32_t at = i * THREADS + qd_thread(), row = at / 8;
@@ -281,22 +290,45 @@ QD_INLINE void set_fetch(wave *w, const qk_gemm_args *g, uint32_t rows, uint32_t
             : QD_OUTSIDE;
 }
 
-QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, const uint8_t *a,
-                      uint32_t rows, uint32_t n0) {
+/** Where a tile's operands begin. */
+typedef struct operand_places {
+    const uint8_t *a, *b;
+    const float *scale_a, *scale_b;
+} operand_places;
+
+/** Returns the places of a tile's rows of a, and of b from column `strip` on. The pin keeps the
+ *  groups' part a branch. */
+QD_INLINE operand_places places_of(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t strip,
+                                   uint32_t n0) {
+    operand_places at = {
+        (const uint8_t *)g->a + tile->row * g->a_row,
+        (const uint8_t *)g->b + (int64_t)strip * g->packed_k,
+        g->scale_a + tile->row * g->scale_a_row,
+        g->scale_b + n0 / 128 * g->scale_b_nb,
+    };
+    if (tile->group > 0) {
+        qd_pin();
+        at.a += tile->group * g->a_group;
+        at.b += tile->group * g->b_group;
+        at.scale_a += tile->group * g->scale_a_group;
+        at.scale_b += tile->group * g->scale_b_group;
+    }
+    return at;
+}
+
+QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t rows,
+                      uint32_t n0) {
     const uint32_t lane = qd_lane(), row = lane % 16, column = n0 + qd_wave() * 16;
     const uint32_t in = column % QK_PACK_ROWS + row; // this lane's line of its strip of b
-    const uint8_t *b = (const uint8_t *)g->b + tile->group * g->b_group +
-                       (int64_t)(column - column % QK_PACK_ROWS) * g->packed_k;
-    const float *scale_a = g->scale_a + tile->group * g->scale_a_group + tile->row * g->scale_a_row;
-    const float *scale_b = g->scale_b + tile->group * g->scale_b_group + n0 / 128 * g->scale_b_nb;
+    const operand_places at = places_of(g, tile, column - column % QK_PACK_ROWS, n0);
     w->blocks = g->k / BLOCK_K;
     w->num_kb = qd_div_up(g->k, BLOCK_K);
-    w->a = qd_buffer(a, (rows - 1) * (uint32_t)g->a_row + g->k);
-    w->b = qd_buffer(b, QK_PACK_ROWS * g->packed_k);
-    w->a_scales = qd_buffer(scale_a, ((rows - 1) * (uint32_t)g->scale_a_row +
-                                      (w->num_kb - 1) * (uint32_t)g->scale_a_kb + 1) *
-                                         (uint32_t)sizeof(float));
-    w->b_scales = qd_buffer(scale_b, w->num_kb * (uint32_t)sizeof(float));
+    w->a = qd_buffer(at.a, (rows - 1) * (uint32_t)g->a_row + g->k);
+    w->b = qd_buffer(at.b, QK_PACK_ROWS * g->packed_k);
+    w->a_scales = qd_buffer(at.scale_a, ((rows - 1) * (uint32_t)g->scale_a_row +
+                                         (w->num_kb - 1) * (uint32_t)g->scale_a_kb + 1) *
+                                            (uint32_t)sizeof(float));
+    w->b_scales = qd_buffer(at.scale_b, w->num_kb * (uint32_t)sizeof(float));
     w->scale_step = (uint32_t)(g->scale_a_kb * sizeof(float));
     w->b_offset = lane / 16 % 2 * 512 + in * 16 + lane / 32 * 8;
     w->half = 1;
@@ -331,19 +363,48 @@ QD_INLINE void finish(const wave *w, const qk_gemm_args *g, const qk_gemm_scalin
 }
 
 /** Chooses the workgroup's tile: row tiles of the same columns are eight workgroups apart, so that
- *  they run together on one XCD, whose second level reads b once. Returns the row tile's number. */
+ *  they run together on one XCD, whose second level reads b once. Returns the row tile's number.
+ *  Divisions, which take long, are few. */
 QD_INLINE uint32_t place_of(const qk_gemm_args *g, uint32_t block, uint32_t *tile_n) {
     constexpr uint32_t xcds = 8;
-    const uint32_t each = g->tiles_m * g->tiles_n, slab = block / each;
-    block %= each;
-    const uint32_t run = block / (xcds * g->tiles_m), in = block % (xcds * g->tiles_m);
+    uint32_t slab = 0;
+    if (g->grouping == QK_GROUPED_MASKED) {
+        slab = block / (g->tiles_m * g->tiles_n);
+        block -= slab * g->tiles_m * g->tiles_n;
+    }
+    const uint32_t run = block / (xcds * g->tiles_m), in = block - run * xcds * g->tiles_m;
     const uint32_t width = qd_min(g->tiles_n - run * xcds, xcds);
-    *tile_n = run * xcds + in % width;
-    return slab * g->tiles_m + in / width;
+    const uint32_t row = width == xcds ? in / xcds : in / width;
+    *tile_n = run * xcds + in - row * width;
+    return slab * g->tiles_m + row;
 }
 
-QD_KERNEL(THREADS) qk_gemm_rows(QK_GEMM_PARAMETER) {
-    QK_GEMM_OPEN
+#ifdef QK_FULL
+#define QK_GEMM_ARGS qk_gemm_full_args
+#define QK_GEMM_OF(given) (&(given)->g)
+#else
+#define QK_GEMM_ARGS qk_gemm_args
+#define QK_GEMM_OF(given) (given)
+#endif
+
+/** Returns the arguments with bytes that lie in one word with the first one taken out of that word:
+ *  each by itself is loaded by lanes, which takes as long as a load of a. */
+QD_INLINE qk_gemm_args by_words(const qk_gemm_args *given) {
+    qk_gemm_args g = *given;
+    uint32_t word;
+    __builtin_memcpy(&word, __builtin_assume_aligned(&given->is_packed, 4), sizeof word);
+    g.zero_padding = (uint8_t)(word >> 8);
+    g.has_epilogue = (uint8_t)(word >> 16);
+    g.activation = (uint8_t)(word >> 24);
+    __builtin_memcpy(&word, __builtin_assume_aligned(&given->type_bias, 4), sizeof word);
+    g.type_gate = (uint8_t)(word >> 8);
+    return g;
+}
+
+QD_KERNEL(THREADS) qk_gemm_rows(const QK_GEMM_ARGS given) {
+    static_assert(sizeof given > 3 * 64 + 4);
+    qd_touch_arguments();
+    const qk_gemm_args g = by_words(QK_GEMM_OF(&given));
     uint32_t tile_n;
     qk_gemm_tile tile;
     const uint32_t tile_m = place_of(&g, qd_block(), &tile_n);
@@ -355,15 +416,14 @@ QD_KERNEL(THREADS) qk_gemm_rows(QK_GEMM_PARAMETER) {
     QD_UNROLL for (int t = 0; t < RT; t++)
         w.sum[t] = 0;
     if (rows > 0 && g.k > 0) {
-        const uint8_t *a = (const uint8_t *)g.a + tile.group * g.a_group + tile.row * g.a_row;
-        set_up(&w, &g, &tile, a, rows, n0);
+        set_up(&w, &g, &tile, rows, n0);
         if (w.blocks > 0)
             run_blocks(&w);
         if (g.k % BLOCK_K)
-            run_tail(&w, &g, a, rows);
+            run_tail(&w, &g, &tile, rows);
     }
 #ifdef QK_FULL
-    const qk_gemm_full_args again = qk_gemm_reread(&f, &tile);
+    const qk_gemm_full_args again = qk_gemm_reread(&given, &tile);
     finish(&w, &again.g, &again.scaling, &tile, n0);
 #else
     finish(&w, &g, nullptr, &tile, n0);

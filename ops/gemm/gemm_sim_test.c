@@ -111,7 +111,8 @@ static void choices_are_kept(void **) {
         {64, 4096, 1, QN_GEMM_DENSE, FN, "gemm.fp8_decode", "gemm.fp8_mfma_fn_128x128"},
         {65, 576, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_16x32", "gemm.fp8_mfma_128x128"},
         {128, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_32x64", "gemm.fp8_mfma_128x128"},
-        {512, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128", "gemm.fp8_rows_32x64"},
+        {512, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_32x64", "gemm.fp8_mfma_128x128"},
+        {1024, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128", "gemm.fp8_rows_32x64"},
         {65, 4096, 1, QN_GEMM_DENSE, FN, "gemm.fp8_mfma_fn_128x128", "gemm.any_fp8"},
         // 512 tiles of 256 x 128, then 896, for 304 units
         {4096, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128", "gemm.fp8_mfma_256x128"},

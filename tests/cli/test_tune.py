@@ -53,17 +53,17 @@ MODELLED = ["gemm", "--device", "sim:gfx942", "--shapes", "256x512", "--tokens",
 def test_modelled_choice(modelled):
     """Tests that a line changes the choice for its very problem and for no other."""
     table, (one, many) = modelled
-    assert one["chosen"] == kernels_of(one)[0] == kernels_of(many)[0] == "gemm.fp8_decode"
+    assert one["chosen"] == kernels_of(one)[0] == kernels_of(many)[0] == "gemm.fp8_rows_16x32"
     assert many["chosen"] == "gemm.fp8_rows_32x64" and not many["for_all_batches"]
     times = {k["kernel"]: k["ns"] for k in many["kernels"]}
-    assert times["gemm.fp8_rows_32x64"] == min(times.values()) < times["gemm.fp8_decode"]
+    assert times["gemm.fp8_rows_32x64"] == min(times.values()) < times["gemm.fp8_rows_16x32"]
     assert {"gemm.any", "gemm.any_fp8"} < set(times) and not any(k["refused"] for k in many["kernels"])
     (line,) = lines_of(table)
     assert line["kernel"] == many["chosen"] and line["problem"] == f'{many["line"]} {many["batch"]}'
-    assert "m=1280" in line["problem"].split() and "by costs gemm.fp8_decode" in line["comment"]
-    for m, kernel in [(1280, many["chosen"]), (1279, "gemm.fp8_decode"), (1, "gemm.fp8_decode")]:
+    assert "m=1280" in line["problem"].split() and "by costs gemm.fp8_rows_16x32" in line["comment"]
+    for m, kernel in [(1280, many["chosen"]), (1279, "gemm.fp8_rows_16x32"), (1, "gemm.fp8_rows_16x32")]:
         assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 512, "--m", m) == kernel
-    assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 384, "--m", 1280) == "gemm.fp8_decode"
+    assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 384, "--m", 1280) == "gemm.fp8_rows_16x32"
 
 
 def test_ranges(modelled, tmp_path):
@@ -73,7 +73,7 @@ def test_ranges(modelled, tmp_path):
     assert [p["chosen"] for p in tune(*MODELLED, "--ranges", "--output", table)] == [p["chosen"] for p in modelled[1]]
     (line,) = lines_of(table)
     assert "m=2..1280" in line["problem"].split()
-    for m, kernel in [(1, "gemm.fp8_decode"), (2, line["kernel"]), (1279, line["kernel"])]:
+    for m, kernel in [(1, "gemm.fp8_rows_16x32"), (2, line["kernel"]), (1279, line["kernel"])]:
         assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 512, "--m", m) == kernel
     refused("tune", *MODELLED, "--output", table, env=ENV, says=["its command is ", "--ranges"])
 
@@ -101,7 +101,7 @@ def test_choice_follows_figures(modelled, tmp_path):
     table, (_, many) = modelled
     text = table.read_text()
     line = next(text for text in text.splitlines() if text.startswith("gemm "))
-    head, usual = line.split(" -> ")[0], re.search("# (gemm.fp8_decode) .*\n", text[text.index("# problem 2"):])
+    head, usual = line.split(" -> ")[0], re.search("# (gemm.fp8_rows_16x32) .*\n", text[text.index("# problem 2"):])
     base = head.split(" grouping=")[0]
     plain = text.replace(line + "\n", "")
 
@@ -114,7 +114,7 @@ def test_choice_follows_figures(modelled, tmp_path):
         return text
 
     def choice(kernel, us, usual):
-        return f"{head} -> gemm.{kernel} # {us}.000 us, by costs gemm.fp8_decode {usual}.000 us\n"
+        return f"{head} -> gemm.{kernel} # {us}.000 us, by costs gemm.fp8_rows_16x32 {usual}.000 us\n"
 
     def check(text, wanted):
         file = tmp_path / "t"
@@ -129,8 +129,8 @@ def test_choice_follows_figures(modelled, tmp_path):
     assert usual and many["batch"]
     (tmp_path / "t").write_text(text.replace(" packed=yes", " packed=maybe"))  # a line that no call can go by
     refused("tune", *MODELLED, "--output", tmp_path / "t", env=ENV, says=["changed after quern tune wrote it"])
-    fast = times(plain, fp8_decode=(50, 50, 2), fp8_mfma_fn_128x128=(50, 47, 2), any_fp8=(90, 90, 0), any=(90, 90, 0),
-                 any_mixed=(90, 90, 0), fp8_rows_16x32=(90, 90, 0), fp8_rows_32x64=(90, 90, 0))
+    fast = times(plain, fp8_rows_16x32=(50, 50, 2), fp8_mfma_fn_128x128=(50, 47, 2), any_fp8=(90, 90, 0), any=(90, 90, 0),
+                 any_mixed=(90, 90, 0), fp8_decode=(90, 90, 0), fp8_rows_32x64=(90, 90, 0))
     check(fast, choice("fp8_mfma_fn_128x128", 47, 50))
     check(times(fast, any_fp8=(60, 45, 0)), choice("any_fp8", 45, 50))  # of two, the faster
     check(times(fast, fp8_mfma_fn_128x128=(50, 48, 2)), "")  # within the noise

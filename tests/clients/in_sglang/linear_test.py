@@ -104,4 +104,4 @@ def test_blocks_that_are_known_at_the_call_alone(caplog):
 
 def test_table(told):
     row = next(line for line in told.splitlines() if line.startswith("  FP8 block linear"))
-    assert "quern, gemm.fp8_decode" in row and "packed" in row
+    assert "quern, gemm.fp8_rows_16x32" in row and "packed" in row

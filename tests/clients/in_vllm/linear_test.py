@@ -123,4 +123,4 @@ def test_a_disabled_kernel_is_not_taken(monkeypatch):
 
 def test_table(told):
     row = next(line for line in told.splitlines() if line.startswith("  FP8 block linear"))
-    assert "quern, gemm.fp8_decode" in row and "packed" in row
+    assert "quern, gemm.fp8_rows_16x32" in row and "packed" in row
