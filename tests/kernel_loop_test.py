@@ -171,6 +171,39 @@ def test_wide_meetings_leave_loads_under_way(image):
     assert [w.operands for w in waits] == ["lgkmcnt(0)"] * 2
 
 
+# image, tiles of 16 x 16 a wave and their operands, loads of a thread for a line of 64 k
+RDNA = [(f"gemm_{dtype}_wmma_{tile}", target, *form) for dtype in ("bf16", "f16") for target in ("gfx1151", "gfx1201")
+        for tile, form in (("128x128", (4 * 2, 4 + 2, 8)), ("32x64", (2 * 1, 2 + 1, 6)))]
+
+
+@pytest.mark.parametrize("image, target, tiles, operands, loads", RDNA)
+def test_wmma_loop_multiplies_and_moves_nothing_else(image, target, tiles, operands, loads):
+    """Tests that a turn has the instructions of a line and no vector instruction beside them: WMMA leaves no time for any."""
+    kernel = the_kernel(image, target)
+    body = the_loop(kernel)
+    mix = kernel_loop.mix_of(body)
+    name = "v_wmma_f32_16x16x16_" + ("bf16" if "_bf16" in image else "f16")
+    assert sum(i.name == name for i in body) == mix["matrix"] == 4 * tiles
+    reads = 4 * operands * (2 if target == "gfx1151" else 1)  # RDNA3's operands have both halves of 16 k in each lane
+    assert (mix["memory"], mix["lds"]) == (loads, reads + loads)
+    assert mix["vector"] == mix["scratch"] == mix["lane move"] == 0
+    assert kernel.usage["private_segment_fixed_size"] == kernel.usage["vgpr_spill_count"] == 0
+
+
+@pytest.mark.parametrize("image, target, tiles, operands, loads", RDNA)
+def test_wmma_meetings_leave_loads_under_way(image, target, tiles, operands, loads):
+    """Tests that a half of a line is multiplied between a line's loads and the first write of them, and that nothing waits
+    for them meanwhile."""
+    body = the_loop(the_kernel(image, target))
+    turns = body + body
+    first = max(n for n, i in enumerate(turns[:len(body)]) if i.kind == "memory")
+    write = next(n for n, i in enumerate(turns) if n > first and i.name == "ds_store_b128")
+    between = turns[first + 1:write]
+    assert sum(i.kind == "matrix" for i in between) == 2 * tiles
+    waits = [i for i in between if i.kind == "wait" and re.search("vmcnt|loadcnt", i.name + i.operands)]
+    assert waits == [between[-1]]  # the write's own
+
+
 # image, target, of a tile of keys: matrix instructions, copies of 64 lanes to LDS, which are of keys alone on gfx942. Of each
 # image there is a loop over pages and one over keys that lie in a row, both of two tiles.
 ATTENTION = [(f"attention_mfma_{dim}_{kind}", target, (dim + dim_vo) // k, dim // 16 if target == "gfx942" else (dim + dim_vo) // 64)

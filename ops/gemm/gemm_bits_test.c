@@ -14,6 +14,9 @@ static int open_gfx942(void **) {
 static int open_gfx1151(void **) {
     return open_device("sim:gfx1151");
 }
+static int open_gfx1201(void **) {
+    return open_device("sim:gfx1201");
+}
 static int open_gfx950(void **) {
     return open_device("sim:gfx950");
 }
@@ -114,6 +117,31 @@ static void all_kernels_agree(void **) {
         most = ran > most ? ran : most;
     }
     assert_in_range(most, 4 * 3, 100); // decode, two tiles and any_fp8
+}
+
+/** Compares kernels of bf16, or of f16, that say that they give equal bits: a wave of each holds
+ *  other columns, and so each has its own way of laying them out. */
+static void tiles_of_halves_agree(void **) {
+    static const qni_gemm_spec specs[] = {
+        SPEC(QNI_BF16, .is_packed = false), SPEC(QNI_F16, .is_packed = false),
+        SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_GELU_TANH, .gate_batches = 1,
+             .adds_c = true),
+        SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_SILU_AND_MUL)};
+    static const int64_t rows[] = {1, 40, 290};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        uint32_t want[N] = {}, got[N] = {};
+        int ran = 0;
+        for (int i = 0; i < 3 * qni_op_gemm.num_variants; i++) {
+            const qni_variant *variant = &qni_op_gemm.variants[i / 3];
+            if (!variant->config.bits ||
+                !first_row(variant, &specs[s], rows[i % 3], ran == 0 ? want : got))
+                continue;
+            if (ran++ > 0 && memcmp(want, got, sizeof got) != 0)
+                fail_msg("%s: row 0 of %ld rows, problem %zu, has not the bits of the first kernel",
+                         variant->name, (long)rows[i % 3], s);
+        }
+        assert_in_range(ran, 2 * 3, 100); // two tiles
+    }
 }
 
 // ---- d of FP8: quantize's bits of the results in f32
@@ -227,9 +255,11 @@ int main(void) {
                                      cmocka_unit_test(codes_are_those_of_quantize)};
     const struct CMUnitTest all[] = {cmocka_unit_test(all_kernels_agree),
                                      cmocka_unit_test(codes_are_those_of_quantize)};
-    const struct CMUnitTest codes[] = {cmocka_unit_test(codes_are_those_of_quantize)};
+    const struct CMUnitTest rdna[] = {cmocka_unit_test(tiles_of_halves_agree),
+                                      cmocka_unit_test(codes_are_those_of_quantize)};
     int failed = cmocka_run_group_tests(own, open_cpu, close_device);
     failed += cmocka_run_group_tests(all, open_gfx942, close_device);
-    failed += cmocka_run_group_tests(codes, open_gfx1151, close_device);
+    failed += cmocka_run_group_tests(rdna, open_gfx1151, close_device);
+    failed += cmocka_run_group_tests(rdna, open_gfx1201, close_device);
     return failed + cmocka_run_group_tests(all, open_gfx950, close_device);
 }
