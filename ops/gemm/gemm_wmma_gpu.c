@@ -47,12 +47,12 @@ typedef qd_u32x4 __attribute__((aligned(2))) piece; // eight elements, at any el
 
 /** A wave's registers. Once all loops are unrolled, constants alone index the arrays. */
 typedef struct wave {
-    uint32_t rows, columns;  // of the tile, that exist
-    uint32_t read_a, read_b; // this lane's first piece of its row, in a stage
-    uint32_t write;          // where this thread's first piece goes
-    const MEMORY uint8_t *a, *b; // the line that is loaded next
-    uint32_t offset[LOADS];  // this thread's rows, from there on
-    qd_u32x4 held[2][LOADS]; // of each block
+    uint32_t rows, columns;                        // of the tile, that exist
+    uint32_t read_a, read_b;                       // this lane's first piece of its row, in a stage
+    uint32_t write;                                // where this thread's first piece goes
+    const MEMORY uint8_t *a, *b;                   // the line that is loaded next
+    uint32_t offset[LOADS];                        // this thread's rows, from there on
+    qd_u32x4 held[2][LOADS];                       // of each block
     qd_mma16_operand a_tile[2][MT], b_tile[2][NT]; // of each half of a K-block
     qd_mma16_acc sum[MT][NT];
 } wave;
@@ -70,9 +70,11 @@ QD_INLINE uint32_t column_of(uint32_t row) {
 // ---- filling a stage
 
 /** Returns p, of which the compiler knows nothing, in scalar registers: what a lane adds to it then
- *  stays a part of the load. */
+ *  stays a part of the load. Code that is not optimised keeps p in scratch, which is no scalar. */
 QD_INLINE const MEMORY uint8_t *in_scalars(const MEMORY uint8_t *p) {
+#ifdef __OPTIMIZE__
     asm volatile("" : "+s"(p));
+#endif
     return p;
 }
 
