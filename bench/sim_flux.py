@@ -250,7 +250,7 @@ class Triton:
         kernel, (types, bytes_of) = self.products["bf16"][0], (("bf16",) * 3, (2 * rows * columns, 2 * rows * k, 2 * columns * k))
         tiles = -(-rows // size[0]) * -(-columns // size[1])
         return self.made(kernel, list(zip(types, bytes_of, strict=True)), (tiles, 1, 1), size[4], 2 * rows * columns * k, M=rows,
-                         N=columns, K=k, BM=size[0], BN=size[1], BK=size[2], BAND=size[3])
+                         N=columns, K=k, BM=size[0], BN=size[1], BK=size[2], BAND=size[3], XCDS=8)
 
     def layernorm(self, rows):
         x = ("bf16", 2 * rows * WIDTH)

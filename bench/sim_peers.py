@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products on the modelled MI300X: quern's kernels beside AITER's code objects and Triton's kernels, in one process.
+"""Matrix products on a modelled GPU, an MI300X if no other is named: quern's kernels beside AITER's code objects and Triton's kernels, in one process.
 
     python bench/sim_peers.py --aiter CLONE --library build/release/libquernsim.so.0
     python bench/sim_peers.py --shapes 2112x7168 --m 64,4096 --types fp8      some of the products
@@ -8,6 +8,7 @@
     python bench/sim_peers.py --jobs 32                                       as many processes, each with one kernel at a time
     python bench/sim_peers.py --aiter CLONE --prepare FOLDER                  peers' code objects into FOLDER, nothing is timed
     python bench/sim_peers.py --prepared FOLDER                               these, where there is no clone and no Triton
+    python bench/sim_peers.py --chip gfx1151 --types bf16                     a Strix Halo, without AITER's side
 
 CLONE is a clone of github.com/ROCm/aiter that has the commit of sim/clock/calibration/objects.py. Times are modelled
 (docs/clock.md): with the board's limit of power, and without it. Each launch reads tensors that no launch read before, after one
@@ -47,14 +48,17 @@ TRITON = {
             (16, 32, 128, 1, 2, 2)],
     "bf16": [(256, 256, 32, 8, 8, 2), (256, 128, 64, 8, 8, 2), (128, 128, 64, 8, 4, 2), (64, 64, 64, 4, 4, 2)],
 }
+TRITON_RDNA = [(128, 128, 32, 8, 4, 2), (128, 128, 32, 8, 8, 2), (64, 64, 64, 8, 4, 2), (16, 64, 128, 1, 4, 2)]
+CHIPS = {"gfx942": (64, 8), "gfx1151": (32, 1), "gfx1201": (32, 1)}  # lanes of a wave, XCDs
 TILES = ("32x128", "48x128", "64x128", "80x128", "96x128", "128x128")
 
 
 class Clock:
     """The simulated GPU's HIP, and the modelled time of what ran."""
 
-    def __init__(self, library):
+    def __init__(self, library, chip="gfx942"):
         import hip
+        self.chip, self.wave = chip, CHIPS[chip][0]
         self.hip = hip.Hip(library)
         self.constants = hip
 
@@ -120,7 +124,7 @@ class Turned:
 def quern_side(quern, clock, kind, m, n, k):
     """Returns the times of quern's product, and the kernel's name."""
     def new(shape, dtype):
-        return quern.empty(shape, dtype, "sim:gfx942")
+        return quern.empty(shape, dtype, f"sim:{clock.chip}")
 
     def make():
         if kind == "bf16":
@@ -177,11 +181,11 @@ def triton_kernels():
     import triton.language as tl
 
     @triton.jit
-    def place(M: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BAND: tl.constexpr):
+    def place(M: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BAND: tl.constexpr, XCDS: tl.constexpr):
         block, tiles_m, tiles_n = tl.program_id(0), tl.cdiv(M, BM), tl.cdiv(N, BN)
-        whole = tiles_m * tiles_n // 8 * 8  # the chip's 8 XCDs take programs in turn
+        whole = tiles_m * tiles_n // XCDS * XCDS  # the chip's XCDs take programs in turn
         if block < whole:
-            block = block % 8 * (whole // 8) + block // 8
+            block = block % XCDS * (whole // XCDS) + block // XCDS
         band = block // (BAND * tiles_n)
         height = min(tiles_m - band * BAND, BAND)
         at = block % (BAND * tiles_n)
@@ -189,8 +193,8 @@ def triton_kernels():
 
     @triton.jit
     def fp8(d, a, b, scale_a, scale_b, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-            BK: tl.constexpr, BAND: tl.constexpr):
-        tile_m, tile_n = place(M, N, BM, BN, BAND)
+            BK: tl.constexpr, BAND: tl.constexpr, XCDS: tl.constexpr):
+        tile_m, tile_n = place(M, N, BM, BN, BAND, XCDS)
         rows, columns = (tile_m * BM + tl.arange(0, BM)) % M, (tile_n * BN + tl.arange(0, BN)) % N
         at = tl.arange(0, BK)
         left, right = a + rows[:, None] * K + at[None, :], b + columns[None, :] * K + at[:, None]
@@ -207,8 +211,8 @@ def triton_kernels():
 
     @triton.jit
     def bf16(d, a, b, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-             BAND: tl.constexpr):
-        tile_m, tile_n = place(M, N, BM, BN, BAND)
+             BAND: tl.constexpr, XCDS: tl.constexpr):
+        tile_m, tile_n = place(M, N, BM, BN, BAND, XCDS)
         rows, columns = (tile_m * BM + tl.arange(0, BM)) % M, (tile_n * BN + tl.arange(0, BN)) % N
         at = tl.arange(0, BK)
         left, right = a + rows[:, None] * K + at[None, :], b + columns[None, :] * K + at[:, None]
@@ -224,17 +228,18 @@ def triton_kernels():
     return {"fp8": (fp8, ("bf16", "fp8e4b8", "fp8e4b8", "fp32", "fp32")), "bf16": (bf16, ("bf16", "bf16", "bf16"))}
 
 
-def triton_object(kernel, pointers, sizes, m, n, k):
+def triton_object(chip, kernel, pointers, sizes, m, n, k):
     """Compiles a kernel. Returns its name, its code object, and the bytes of LDS that a launch names."""
     import triton
     from triton.backends.compiler import GPUTarget
-    constants = dict(zip(("M", "N", "K", "BM", "BN", "BK", "BAND"), (m, n, k, *sizes[:4])))
+    wave, xcds = CHIPS[chip]
+    constants = dict(zip(("M", "N", "K", "BM", "BN", "BK", "BAND", "XCDS"), (m, n, k, *sizes[:4], xcds)))
     names = kernel.arg_names[:len(pointers)]
     source = triton.compiler.ASTSource(
         fn=kernel, signature={name: f"*{p}" for name, p in zip(names, pointers)} | {name: "constexpr" for name in constants},
         constexprs={(kernel.arg_names.index(name),): value for name, value in constants.items()},
         attrs={(i,): [["tt.divisibility", 16]] for i in range(len(names))})
-    built = triton.compile(source, target=GPUTarget("hip", "gfx942", 64),
+    built = triton.compile(source, target=GPUTarget("hip", chip, wave),
                            options={"num_warps": sizes[4], "num_stages": sizes[5], "matrix_instr_nonkdim": 16})
     return built.metadata.name, built.asm["hsaco"], built.metadata.shared
 
@@ -249,13 +254,13 @@ def triton_side(clock, code, kind, sizes, m, n, k):
         tensors = bytes_of[:3 if kind == "bf16" else 5]
         block = struct.pack("<%dQ" % (len(tensors) + 2), *map(clock.buffer, tensors), 0, 0)
         grid = math.ceil(m / sizes[0]) * math.ceil(n / sizes[1]), 1, 1
-        return lambda: clock.launch(function, grid, 64 * sizes[4], shared, block)
+        return lambda: clock.launch(function, grid, clock.wave * sizes[4], shared, block)
 
     return clock.measure(make, 2 * m * n * k)
 
 
-def triton_candidates(kind, m, n):
-    for sizes in TRITON["bf16" if kind == "bf16" else "fp8"]:
+def triton_candidates(chip, kind, m, n):
+    for sizes in TRITON["bf16" if kind == "bf16" else "fp8"] if chip == "gfx942" else TRITON_RDNA:
         tiles = math.ceil(m / sizes[0]) * math.ceil(n / sizes[1])
         if sizes[0] <= 2 * m and (tiles <= 4096 or sizes[0] >= 128):
             yield sizes
@@ -266,14 +271,14 @@ def triton_candidates(kind, m, n):
 class Made:
     """Code objects of a clone of AITER and of Triton's compiler."""
 
-    def __init__(self, clone):
-        self.clone = clone
+    def __init__(self, clone, chip):
+        self.clone, self.chip = clone, chip
 
     def aiter(self, tile):
         return aiter_object(self.clone, tile)
 
     def triton(self, kind, sizes, m, n, k):
-        return triton_object(*triton_kernels()[kind], sizes, m, n, k)
+        return triton_object(self.chip, *triton_kernels()[kind], sizes, m, n, k)
 
 
 class Prepared:
@@ -298,7 +303,7 @@ class Prepared:
 
 def prepare(options, tasks):
     """Writes the code objects of all tasks to options.prepare."""
-    made, folder, index = Made(options.aiter), pathlib.Path(options.prepare), {}
+    made, folder, index = Made(options.aiter, options.chip), pathlib.Path(options.prepare), {}
     folder.mkdir(parents=True, exist_ok=True)
     for kind, m, n, k, side, choice in tasks:
         key = f"aiter {choice[0]}" if side == "aiter" else f"triton {kind} {m}x{n}x{k} {'x'.join(map(str, choice or ()))}"
@@ -320,21 +325,21 @@ def tasks_of(options, kind, m, n, k):
     if kind == "fp8" and n % 128 == 0 and (options.aiter or options.prepared):
         yield from ((kind, m, n, k, "aiter", choice) for choice in aiter_candidates(m, n, k))
     if kind in TRITON:
-        yield from ((kind, m, n, k, "triton", sizes) for sizes in triton_candidates(kind, m, n))
+        yield from ((kind, m, n, k, "triton", sizes) for sizes in triton_candidates(options.chip, kind, m, n))
 
 
 @functools.cache
-def side_of(library, aiter, prepared):
+def side_of(library, chip, aiter, prepared):
     """Returns a process's clock, the quern package and the peers' code objects."""
-    clock = Clock(library)
+    clock = Clock(library, chip)
     import quern
-    return clock, quern, Prepared(prepared) if prepared else Made(aiter)
+    return clock, quern, Prepared(prepared) if prepared else Made(aiter, chip)
 
 
 def run(options, task):
     """Returns a task's times."""
     kind, m, n, k, side, choice = task
-    clock, quern, peers = side_of(options.library, options.aiter, options.prepared)
+    clock, quern, peers = side_of(options.library, options.chip, options.aiter, options.prepared)
     if side == "quern":
         return short(quern_side(quern, clock, kind, m, n, k), "its own")
     if side == "aiter":
@@ -389,6 +394,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aiter", help="a clone of github.com/ROCm/aiter; without it AITER's side is left out")
     parser.add_argument("--library", required=True, help="libquernsim.so.0")
+    parser.add_argument("--chip", choices=CHIPS, default="gfx942", help="the modelled GPU (default: %(default)s)")
     parser.add_argument("--types", default="fp8,bf16", help="comma list of fp8, fn, open, bf16 (default: %(default)s)")
     parser.add_argument("--shapes", default=SHAPES, help="comma list of NxK (default: DeepSeek's)")
     parser.add_argument("--m", type=numbers, default=[64, 1024, 4096, 16384], help="comma list of rows")
@@ -398,6 +404,8 @@ def parse():
     parser.add_argument("--prepared", metavar="FOLDER", help="take the peers' code objects from there")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
+    if options.chip != "gfx942" and (options.aiter or options.types != "bf16"):
+        parser.error(f"--chip {options.chip}: takes --types bf16, and no --aiter, whose code is for gfx942")
     if options.jobs < 1:
         parser.error(f"--jobs: found {options.jobs}, accepted: 1 and more")
     if options.prepared and (options.aiter or options.prepare):
@@ -409,7 +417,7 @@ def parse():
 
 def main():
     options = parse()
-    os.environ.setdefault("QUERN_SIM", "arch=gfx942;clock=sample")
+    os.environ.setdefault("QUERN_SIM", f"arch={options.chip};clock=sample")
     os.environ["QUERN_SIM_LIBRARY"] = options.library
     products = products_of(options)
     if options.prepare:
@@ -422,7 +430,7 @@ def main():
         results.append(row)
         print(line(row), flush=True)
         if options.json:
-            report = {"benchmark": "sim_peers", "command": command, "rows": results}
+            report = {"benchmark": "sim_peers", "chip": options.chip, "command": command, "rows": results}
             pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
 
 

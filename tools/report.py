@@ -129,7 +129,9 @@ def modelled_ratio(row, side):
 
 
 def modelled_rows(report, titles, rows):
-    return (f"Modelled MI300X, `sim:gfx942`. Microseconds with the board's limit of power, in brackets without it:\n\n"
+    chip = report.get("chip", "gfx942")
+    name = {"gfx942": "MI300X", "gfx1151": "Strix Halo", "gfx1201": "Radeon RX 9070 XT"}[chip]
+    return (f"Modelled {name}, `sim:{chip}`. Microseconds with the board's limit of power, in brackets without it:\n\n"
             f"    {report['command']}\n\n" + table([*titles, "quern / AITER", "quern / Triton"], rows))
 
 
