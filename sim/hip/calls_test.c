@@ -3,6 +3,8 @@
 // to all other calls.
 #include "hip_testing.h"
 
+#include <pthread.h>
+
 #define PER_THREAD ((hipStream_t)2)
 enum { PITCH = 64, ROWS = 5, AREA = PITCH * ROWS };
 
@@ -197,6 +199,200 @@ static void test_flags(void **state) {
     OK(hip.hipFree(d));
 }
 
+// ---- attributes of streams and pointers, values by the batch
+
+static void test_stream_attributes(void **state) {
+    (void)state;
+    enum { POLICY = 3, PRIORITY = 8, WINDOW = 1 };
+    hipStream_t a, b;
+    hipGraph_t graph;
+    hipLaunchAttributeValue value = {.number = 4};
+    OK(hip.hipStreamCreateWithPriority(&a, hipStreamNonBlocking, -1));
+    OK(hip.hipStreamCreate(&b));
+    OK(hip.hipStreamSetAttribute(a, POLICY, &value));
+    OK(hip.hipStreamGetAttribute(b, POLICY, &value));
+    assert_int_equal(value.number, 1); // as it was made
+    OK(hip.hipStreamCopyAttributes(b, a));
+    OK(hip.hipStreamGetAttribute(b, POLICY, &value));
+    assert_int_equal(value.number, 4);
+    OK(hip.hipStreamGetAttribute(a, PRIORITY, &value));
+    assert_int_equal(value.number, -1);
+    assert_int_equal(hip.hipStreamSetAttribute(a, PRIORITY, &value), hipErrorInvalidValue);
+    value.number = 5;
+    assert_int_equal(hip.hipStreamSetAttribute(a, POLICY, &value), hipErrorInvalidValue);
+    assert_int_equal(hip.hipStreamSetAttribute(a, POLICY, nullptr), hipErrorInvalidValue);
+    assert_int_equal(hip.hipStreamGetAttribute(a, WINDOW, &value), hipErrorInvalidValue);
+    value.number = 2;
+    OK(hip.hipStreamBeginCapture(a, 0));
+    assert_int_equal(hip.hipStreamSetAttribute(a, POLICY, &value),
+                     hipErrorStreamCaptureUnsupported);
+    OK(hip.hipStreamEndCapture(a, &graph));
+    OK(hip.hipGraphDestroy(graph));
+    OK(hip.hipStreamDestroy(b));
+    assert_int_equal(hip.hipStreamGetAttribute(b, POLICY, &value), hipErrorInvalidHandle);
+    assert_int_equal(hip.hipStreamSetAttribute(b, POLICY, &value), hipErrorInvalidHandle);
+    assert_int_equal(hip.hipStreamCopyAttributes(a, b), hipErrorInvalidHandle);
+    assert_int_equal(hip.hipStreamCopyAttributes(b, a), hipErrorInvalidHandle);
+    OK(hip.hipStreamDestroy(a));
+}
+
+/** A batch waits for a value that the program writes, and only then writes its own. */
+static void test_value_batch(void **state) {
+    (void)state;
+    enum { WAIT_32 = 1, WRITE_32 = 2, FLUSH = 3, WAIT_64 = 4, WRITE_64 = 5, EQUAL = 1 };
+    hipStream_t stream;
+    uint64_t *words;
+    OK(hip.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+    OK(hip.hipHostMalloc((void **)&words, 4 * sizeof *words, 0));
+    memset(words, 0, 4 * sizeof *words);
+    hipStreamBatchMemOpParams ops[4] = {
+        {.value = {.operation = WRITE_32, .address = &words[0], .value = 7}},
+        {.value = {.operation = WAIT_64, .address = &words[1], .value64 = 9, .flags = EQUAL}},
+        {.value = {.operation = WRITE_64, .address = &words[2], .value64 = UINT64_MAX}},
+        {.value = {.operation = WAIT_32, .address = &words[2], .value = 3}}};
+    OK(hip.hipStreamBatchMemOp(stream, 4, ops, 0));
+    while (__atomic_load_n(&words[0], __ATOMIC_ACQUIRE) != 7)
+        ;
+    assert_int_equal(hip.hipStreamQuery(stream), hipErrorNotReady);
+    assert_int_equal(words[2], 0);
+    ops[3].value.value = 1; // the call has its own copy
+    __atomic_store_n(&words[1], 9, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&words[2], __ATOMIC_ACQUIRE) != UINT64_MAX)
+        ;
+    __atomic_store_n((uint32_t *)&words[2], 3, __ATOMIC_RELEASE);
+    OK(hip.hipStreamSynchronize(stream));
+    const hipError_t bad = hipErrorInvalidValue;
+    assert_int_equal(hip.hipStreamBatchMemOp(stream, 0, ops, 0), bad);
+    assert_int_equal(hip.hipStreamBatchMemOp(stream, 257, ops, 0), bad);
+    assert_int_equal(hip.hipStreamBatchMemOp(stream, 4, nullptr, 0), bad);
+    assert_int_equal(hip.hipStreamBatchMemOp(stream, 4, ops, 1), bad);
+    ops[2].operation = FLUSH;
+    assert_int_equal(hip.hipStreamBatchMemOp(stream, 4, ops, 0), bad);
+    ops[2].operation = WRITE_64;
+    ops[2].value.address = (char *)&words[2] + 4;
+    assert_int_equal(hip.hipStreamBatchMemOp(stream, 4, ops, 0), bad);
+    OK(hip.hipStreamDestroy(stream));
+    assert_int_equal(hip.hipStreamBatchMemOp(stream, 1, ops, 0), hipErrorContextIsDestroyed);
+    OK(hip.hipHostFree(words));
+}
+
+static void wait_for_word(void *word) {
+    while (!__atomic_load_n((int *)word, __ATOMIC_ACQUIRE))
+        ;
+}
+
+/** An allocation has a number of its own, also if it has the address of one that was freed. */
+static void test_ids(char *d) {
+    unsigned seen[8];
+    OK(hip.hipPointerGetAttribute(&seen[0], HIP_POINTER_ATTRIBUTE_BUFFER_ID, d));
+    OK(hip.hipPointerGetAttribute(&seen[1], HIP_POINTER_ATTRIBUTE_BUFFER_ID, d + 4));
+    assert_int_equal(seen[0], seen[1]);
+    for (int i = 1; i < 8; i++) {
+        void *p = device_alloc(8, nullptr);
+        OK(hip.hipPointerGetAttribute(&seen[i], HIP_POINTER_ATTRIBUTE_BUFFER_ID, p));
+        OK(hip.hipFree(p));
+        for (int j = 0; j < i; j++)
+            assert_int_not_equal(seen[i], seen[j]);
+    }
+    assert_int_equal(hip.hipPointerGetAttribute(seen, HIP_POINTER_ATTRIBUTE_CONTEXT, d),
+                     hipErrorNotSupported);
+}
+
+/** Copies between device memory return before they are made, unless the program asks for more. */
+static void test_synced_memory(void **state) {
+    (void)state;
+    int go = 0;
+    const unsigned on = 1, off = 0, wrong = 2;
+    bool is_on;
+    hipStream_t stream;
+    char *d = device_alloc(8, "abcdefg"), got[8];
+    OK(hip.hipStreamCreate(&stream)); // the default stream waits for it
+    OK(hip.hipLaunchHostFunc(stream, wait_for_word, &go));
+    OK(hip.hipMemcpy(d + 4, d, 4, hipMemcpyDeviceToDevice));
+    assert_int_equal(hip.hipStreamQuery(nullptr), hipErrorNotReady);
+    __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+    OK(hip.hipMemcpy(got, d, 8, hipMemcpyDeviceToHost));
+    assert_memory_equal(got, "abcdabcd", 8);
+    OK(hip.hipPointerSetAttribute(&on, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, d + 4));
+    OK(hip.hipPointerGetAttribute(&is_on, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, d));
+    assert_true(is_on);
+    test_ids(d);
+    OK(hip.hipLaunchHostFunc(stream, wait_for_word, &go)); // is set
+    OK(hip.hipMemsetAsync(d, 0, 8, stream));
+    OK(hip.hipStreamQuery(stream));
+    OK(hip.hipPointerSetAttribute(&off, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, d));
+    OK(hip.hipPointerGetAttribute(&is_on, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, d));
+    assert_false(is_on);
+    assert_int_equal(hip.hipPointerSetAttribute(&wrong, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, d),
+                     hipErrorInvalidValue);
+    assert_int_equal(hip.hipPointerSetAttribute(&on, HIP_POINTER_ATTRIBUTE_IS_MANAGED, d),
+                     hipErrorInvalidValue);
+    assert_int_equal(hip.hipPointerSetAttribute(&on, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, &go),
+                     hipErrorInvalidDevicePointer);
+    OK(hip.hipStreamDestroy(stream));
+    OK(hip.hipFree(d));
+    assert_int_equal(hip.hipPointerSetAttribute(&on, HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS, d),
+                     hipErrorInvalidDevicePointer);
+}
+
+// ---- devices
+
+static void test_old_properties(void) {
+    hipDeviceProp_tR0000 old;
+    hipDeviceProp_tR0600 now;
+    int device;
+    OK(hip.hipGetDeviceProperties(&old, 1));
+    OK(hip.hipGetDevicePropertiesR0600(&now, 1));
+    assert_string_equal(old.name, now.name);
+    assert_string_equal(old.gcnArchName, now.gcnArchName);
+    assert_int_equal(old.gcnArch, 1200);
+    assert_int_equal(old.totalGlobalMem, now.totalGlobalMem);
+    assert_int_equal(old.maxGridSize[1], now.maxGridSize[1]);
+    assert_int_equal(old.multiProcessorCount, now.multiProcessorCount);
+    OK(hip.hipChooseDevice(&device, &old));
+    assert_int_equal(device, 1);
+    assert_int_equal(hip.hipChooseDevice(nullptr, &old), hipErrorInvalidValue);
+    assert_int_equal(hip.hipChooseDeviceR0000(&device, nullptr), hipErrorInvalidValue);
+    assert_int_equal(hip.hipGetDevicePropertiesR0000(nullptr, 0), hipErrorInvalidValue);
+    assert_int_equal(hip.hipGetDevicePropertiesR0000(&old, 2), hipErrorInvalidDevice);
+}
+
+static void *ask_device(void *out) {
+    return hip.hipGetDevice(out) == hipSuccess ? out : nullptr;
+}
+
+/** A list says which device threads have that choose none. */
+static void test_valid_devices(void) {
+    int list[] = {1, 0, 1}, device = -1;
+    pthread_t thread;
+    OK(hip.hipSetValidDevices(list, 2));
+    assert_int_equal(pthread_create(&thread, nullptr, ask_device, &device), 0);
+    pthread_join(thread, nullptr);
+    assert_int_equal(device, 1);
+    OK(hip.hipGetDevice(&device));
+    assert_int_equal(device, 0); // this thread has chosen
+    OK(hip.hipSetValidDevices(nullptr, 0));
+    assert_int_equal(hip.hipSetValidDevices(list, 3), hipErrorInvalidValue);
+    assert_int_equal(hip.hipSetValidDevices(nullptr, 1), hipErrorInvalidValue);
+    list[1] = 2;
+    assert_int_equal(hip.hipSetValidDevices(list, 2), hipErrorInvalidDevice);
+}
+
+static void test_links(void) {
+    enum { PCIE = 2, XGMI = 4 };
+    uint32_t type, hops;
+    OK(hip.hipExtGetLinkTypeAndHopCount(0, 1, &type, &hops));
+    assert_true(type == PCIE && hops == 2);
+    OK(hip.quernsim_configure("arch=gfx942"));
+    OK(hip.hipExtGetLinkTypeAndHopCount(2, 0, &type, &hops));
+    assert_true(type == XGMI && hops == 1);
+    assert_int_equal(hip.hipExtGetLinkTypeAndHopCount(0, 0, &type, &hops), hipErrorInvalidValue);
+    assert_int_equal(hip.hipExtGetLinkTypeAndHopCount(0, -1, &type, &hops), hipErrorInvalidValue);
+    assert_int_equal(hip.hipExtGetLinkTypeAndHopCount(0, 3, &type, &hops), hipErrorInvalidDevice);
+    assert_int_equal(hip.hipExtGetLinkTypeAndHopCount(0, 1, nullptr, &hops), hipErrorInvalidValue);
+    assert_int_equal(hip.hipExtGetLinkTypeAndHopCount(0, 1, &type, nullptr), hipErrorInvalidValue);
+}
+
 static void test_two_devices(void **state) {
     (void)state;
     int device;
@@ -218,6 +414,9 @@ static void test_two_devices(void **state) {
     OK(hip.hipEventRecord(event, nullptr));
     OK(hip.hipEventSynchronize(event));
     OK(hip.hipEventDestroy(event));
+    test_old_properties();
+    test_valid_devices();
+    test_links();
 }
 
 // ---- bad arguments
@@ -252,7 +451,10 @@ static void test_bad_arguments(void **state) {
         CASE(hipErrorInvalidValue, hip.hipHostFree(d)),
         CASE(hipErrorInvalidValue, hip.hipHostMalloc(nullptr, 4, 0)),
         CASE(hipErrorInvalidValue, hip.hipHostMalloc(&p, 4, 0x100)),
+        CASE(hipErrorInvalidValue, hip.hipHostMalloc(&p, 4, 0xc0000000)),
         CASE(hipErrorHostMemoryNotRegistered, hip.hipHostUnregister(host)),
+        CASE(hipErrorInvalidValue, hip.hipHostUnregister(nullptr)),
+        CASE(hipErrorInvalidValue, hip.hipHostRegister(host, 4, 0x10)),
         CASE(hipErrorInvalidValue, hip.hipHostRegister(nullptr, 4, 0)),
         CASE(hipErrorInvalidValue, hip.hipMemcpy(nullptr, host, 4, hipMemcpyDefault)),
         CASE(hipErrorInvalidValue, hip.hipMemcpy(d, nullptr, 4, hipMemcpyDefault)),
@@ -295,6 +497,11 @@ static void test_bad_arguments(void **state) {
         CASE(hipErrorInvalidDeviceFunction, hip.hipFuncGetAttributes(&(hipFuncAttributes){}, host)),
         CASE(hipErrorInvalidSymbol, hip.hipGetSymbolAddress(&p, host)),
         CASE(hipErrorInvalidSymbol, hip.hipMemcpyToSymbol(host, host, 4, 0, hipMemcpyDefault)),
+        CASE(hipErrorInvalidMemcpyDirection,
+             hip.hipMemcpyToSymbol(host, host, 4, 0, hipMemcpyDeviceToHost)),
+        CASE(hipErrorInvalidMemcpyDirection,
+             hip.hipMemcpyFromSymbol(host, host, 4, 0, hipMemcpyHostToDevice)),
+        CASE(hipErrorInvalidValue, hip.hipHostRegister(host, (size_t)1 << 46, 0)),
         CASE(hipErrorInvalidValue, hip.hipDeviceSetLimit(0, SIZE_MAX)),
         CASE(hipErrorInvalidValue, hip.hipDeviceSetLimit(1, 8)),
         CASE(hipErrorUnsupportedLimit, hip.hipDeviceSetLimit(2, 1 << 20)),
@@ -332,6 +539,9 @@ int main(void) {
         cmocka_unit_test_setup(test_extended_launches, start),
         cmocka_unit_test_setup(test_names, start),
         cmocka_unit_test_setup(test_flags, start),
+        cmocka_unit_test_setup(test_stream_attributes, start),
+        cmocka_unit_test_setup(test_value_batch, start),
+        cmocka_unit_test_setup(test_synced_memory, start),
         cmocka_unit_test_setup(test_bad_arguments, start),
         cmocka_unit_test_setup(test_two_devices, start),
     };

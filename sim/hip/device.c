@@ -13,7 +13,8 @@
 #include <string.h>
 
 sim_runtime sim_hip = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-static thread_local uint32_t current_device;
+static thread_local int current_device = -1; // -1: the thread has chosen none
+static atomic_int default_device;            // of threads that have chosen none
 constexpr sim_arch DEFAULT_ARCH = SIM_GFX942;
 // The runtime's lock guards these.
 static hipError_t start_error; // from QUERN_SIM
@@ -34,9 +35,11 @@ static void before_fork(void) {
     sim_look_fork_prepare();
     sim_decode_fork_prepare();
     sim_handle_fork_prepare();
+    sim_pointer_fork_prepare();
 }
 
 static void after_fork_in_parent(void) {
+    sim_pointer_fork_done();
     sim_handle_fork_done();
     sim_decode_fork_done();
     sim_look_fork_parent();
@@ -50,6 +53,7 @@ static void after_fork_in_parent(void) {
 }
 
 static void after_fork_in_child(void) {
+    sim_pointer_fork_done();
     sim_handle_fork_done();
     sim_decode_fork_done();
     sim_look_fork_child();
@@ -88,6 +92,7 @@ static void after_fork_in_child(void) {
     sim_user_objects_free_all();
     sim_rtc_free_all();
     sim_managed_forget(0);
+    sim_pointers_forget_all();
     sim_pools_reset(nullptr);
     sim_virtual_reset(nullptr);
     sim_ipc_close_all();
@@ -287,7 +292,7 @@ int quernsim_chip(const char *arch, char *text, size_t bytes) {
 }
 
 sim_device *sim_hip_device(void) {
-    return &sim_hip.devices[current_device];
+    return &sim_hip.devices[current_device < 0 ? default_device : current_device];
 }
 
 sim_device *sim_hip_device_at(int id) {
@@ -325,7 +330,20 @@ hipError_t hipSetDevice(int device) {
     SIM_HIP_START();
     if (!sim_hip_device_at(device))
         return sim_hip_result(hipErrorInvalidDevice);
-    current_device = (uint32_t)device;
+    current_device = device;
+    return hipSuccess;
+}
+
+/** Lets the first device of a list be that of threads that choose none; the first of all if the
+ *  list is empty. */
+hipError_t hipSetValidDevices(int *list, int count) {
+    SIM_HIP_START();
+    if (count < 0 || (uint32_t)count > sim_hip.num_devices || (count && !list))
+        return sim_hip_result(hipErrorInvalidValue);
+    for (int i = 0; i < count; i++)
+        if (!sim_hip_device_at(list[i]))
+            return sim_hip_result(hipErrorInvalidDevice);
+    default_device = count ? list[0] : 0;
     return hipSuccess;
 }
 
@@ -333,7 +351,7 @@ hipError_t hipGetDevice(int *device) {
     SIM_HIP_START();
     if (!device)
         return sim_hip_result(hipErrorInvalidValue);
-    *device = (int)current_device;
+    *device = (int)sim_hip_device()->id;
     return hipSuccess;
 }
 
@@ -427,34 +445,6 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
     if (!properties || !sim_hip_device_at(device))
         return sim_hip_result(properties ? hipErrorInvalidDevice : hipErrorInvalidValue);
     fill_properties(properties, sim_hip_device_at(device));
-    return hipSuccess;
-}
-
-/** Returns how many of the wishes a device fulfils; a zero is no wish. */
-static int num_met(const hipDeviceProp_tR0600 *wanted, const hipDeviceProp_tR0600 *p) {
-    const bool named = wanted->gcnArchName[0];
-    return (named && strcmp(wanted->gcnArchName, p->gcnArchName) == 0) +
-           (wanted->major && p->major >= wanted->major) +
-           (wanted->minor && p->minor >= wanted->minor) +
-           (wanted->totalGlobalMem && p->totalGlobalMem >= wanted->totalGlobalMem) +
-           (wanted->sharedMemPerBlock && p->sharedMemPerBlock >= wanted->sharedMemPerBlock) +
-           (wanted->warpSize && p->warpSize == wanted->warpSize) +
-           (wanted->multiProcessorCount && p->multiProcessorCount >= wanted->multiProcessorCount);
-}
-
-/** Chooses the device that fulfils most wishes, the first if there are several. */
-hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_tR0600 *wanted) {
-    SIM_HIP_START();
-    if (!device || !wanted)
-        return sim_hip_result(hipErrorInvalidValue);
-    int best = -1;
-    for (uint32_t i = 0; i < sim_hip.num_devices; i++) {
-        hipDeviceProp_tR0600 properties;
-        fill_properties(&properties, &sim_hip.devices[i]);
-        const int met = num_met(wanted, &properties);
-        *device = met > best ? (int)i : *device;
-        best = met > best ? met : best;
-    }
     return hipSuccess;
 }
 

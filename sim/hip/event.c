@@ -199,6 +199,7 @@ hipError_t sim_hip_record(hipEvent_t event, sim_stream *stream) {
     op->count = ++event->counts->recorded;
     sim_moment_release(event->moment);
     event->moment = sim_moment_keep(moment);
+    event->source = (sim_known){sim_stream_key(stream), stream->queued};
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_queue(stream, &op->op, nullptr);
 }
@@ -223,6 +224,17 @@ hipError_t hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t handle, unsi
     return sim_event_give(event, is_captured ? error : sim_hip_await(stream, event));
 }
 
+/** Notes what a stream knows of another one; the oldest such note goes. */
+static void note_known(sim_stream *stream, sim_known known) {
+    for (size_t i = 0; i < SIM_NUM_KNOWN; i++)
+        if (stream->known[i].stream == known.stream) {
+            if (stream->known[i].position < known.position)
+                stream->known[i] = known;
+            return;
+        }
+    stream->known[stream->num_known++ % SIM_NUM_KNOWN] = known;
+}
+
 hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event) {
     event_op *op;
     hipError_t error = new_op(&op, event, run_wait, release_event);
@@ -231,6 +243,7 @@ hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event) {
     pthread_mutex_lock(&sim_hip.lock);
     op->count = event->counts->recorded;
     op->moment = sim_moment_keep(event->moment);
+    note_known(stream, event->source);
     pthread_mutex_unlock(&sim_hip.lock);
     return sim_hip_queue(stream, &op->op, nullptr);
 }
@@ -264,6 +277,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     wait_for(event, event->counts->recorded);
     sim_hip_time_waited(device, moment);
     sim_moment_release(moment);
+    sim_pools_waited();
     return leave(event, sim_hip.is_stopping ? hipErrorDeinitialized : device->error);
 }
 

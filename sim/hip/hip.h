@@ -61,14 +61,23 @@ typedef struct hipPointerAttribute_t {
 } hipPointerAttribute_t;
 
 typedef enum hipPointer_attribute {
+    HIP_POINTER_ATTRIBUTE_CONTEXT = 1,
     HIP_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
     HIP_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
     HIP_POINTER_ATTRIBUTE_HOST_POINTER = 4,
+    HIP_POINTER_ATTRIBUTE_P2P_TOKENS = 5,
+    HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
+    HIP_POINTER_ATTRIBUTE_BUFFER_ID = 7,
     HIP_POINTER_ATTRIBUTE_IS_MANAGED = 8,
     HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+    HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE = 10,
     HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
     HIP_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
     HIP_POINTER_ATTRIBUTE_MAPPED = 13,
+    HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
+    HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15,
+    HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
+    HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 } hipPointer_attribute;
 
 typedef enum hipFunction_attribute {
@@ -547,6 +556,7 @@ HIP_API hipError_t hipLaunchKernel_spt(const void *kernel, dim3 grid, dim3 block
 #include "graph/hip_graph.h"
 #include "hip_launch.h"
 #include "hip_library.h"
+#include "hip_old.h"
 #include "memory/hip_memory.h"
 #include "memory/hip_virtual.h"
 #include "rtc/hip_rtc.h"

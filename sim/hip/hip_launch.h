@@ -76,4 +76,35 @@ HIP_API hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t 
 HIP_API hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value,
                                         unsigned flags, uint64_t mask);
 
+/** One of the operations of hipStreamBatchMemOp. */
+typedef union hipStreamBatchMemOpParams {
+    int operation;
+    struct {
+        int operation;
+        hipDeviceptr_t address;
+        union {
+            uint32_t value;
+            uint64_t value64;
+        };
+        unsigned flags;
+        hipDeviceptr_t alias; // not read
+    } value;
+    uint64_t pad[6];
+} hipStreamBatchMemOpParams;
+
+HIP_API hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned count,
+                                       hipStreamBatchMemOpParams *operations, unsigned flags);
+
+// Attributes (stream_info.c).
+HIP_API hipError_t hipStreamSetAttribute(hipStream_t stream, int attribute,
+                                         const hipLaunchAttributeValue *value);
+HIP_API hipError_t hipStreamGetAttribute(hipStream_t stream, int attribute,
+                                         hipLaunchAttributeValue *value);
+HIP_API hipError_t hipStreamCopyAttributes(hipStream_t to, hipStream_t from);
+
+// Devices.
+HIP_API hipError_t hipSetValidDevices(int *list, int count);
+HIP_API hipError_t hipExtGetLinkTypeAndHopCount(int device, int peer, uint32_t *type,
+                                                uint32_t *hops);
+
 #endif

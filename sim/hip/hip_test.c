@@ -185,10 +185,14 @@ static void test_device(void **state) {
 static void test_all_exported(void **state) {
     (void)state;
     void *f;
+    // By name these two take the properties of HIP 6; who links them has those of HIP 5.
+    void *const named[] = {hip.hipGetDevicePropertiesR0600, hip.hipChooseDeviceR0600};
 #define HIP_FUNCTION(name)                                                                         \
     assert_non_null(hip.name);                                                                     \
     OK(hip.hipGetProcAddress(#name, &f, HIP_VERSION, 0, nullptr));                                 \
-    assert_ptr_equal(f, (void *)hip.name);
+    assert_ptr_equal(f, strcmp(#name, "hipGetDeviceProperties") == 0 ? named[0]                    \
+                        : strcmp(#name, "hipChooseDevice") == 0      ? named[1]                    \
+                                                                     : (void *)hip.name);
 #include "functions.def"
 #undef HIP_FUNCTION
     assert_non_null(hip.quernsim_configure);

@@ -438,6 +438,8 @@ static hipError_t to_symbol(const void *symbol, const void *src, size_t bytes, s
                             hipMemcpyKind kind, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
     void *dst;
+    if (kind == hipMemcpyDeviceToHost || kind == hipMemcpyHostToHost)
+        return sim_hip_result(hipErrorInvalidMemcpyDirection);
     hipError_t error = sim_hip_symbol(symbol, bytes, offset, &dst);
     return sim_hip_result(
         error == hipSuccess ? sim_hip_copy(dst, src, bytes, kind, stream, is_async) : error);
@@ -447,6 +449,8 @@ static hipError_t from_symbol(void *dst, const void *symbol, size_t bytes, size_
                               hipMemcpyKind kind, hipStream_t stream, bool is_async) {
     SIM_HIP_START();
     void *src;
+    if (kind == hipMemcpyHostToDevice || kind == hipMemcpyHostToHost)
+        return sim_hip_result(hipErrorInvalidMemcpyDirection);
     hipError_t error = sim_hip_symbol(symbol, bytes, offset, &src);
     return sim_hip_result(
         error == hipSuccess ? sim_hip_copy(dst, src, bytes, kind, stream, is_async) : error);

@@ -55,12 +55,20 @@ typedef struct sim_nodes {
     size_t count;
 } sim_nodes;
 
+/** How far a stream's operations were queued when an event was recorded there. */
+typedef struct sim_known {
+    uint64_t stream, position; // sim_stream_key; 0: none
+} sim_known;
+
+enum { SIM_NUM_KNOWN = 8 };
+
 struct sim_stream {
     sim_device *device;
     sim_stream *next; // of the device
     unsigned flags;
     uint32_t number; // of the device, in the order in which they were made
     int priority;
+    int wait_policy; // of hipStreamSetAttribute; 0: none was set
     unsigned references;
     bool has_thread, is_closing;
     bool is_taken;                 // a thread of the program's runs an operation (sim_hip_run_here)
@@ -77,7 +85,9 @@ struct sim_stream {
     sim_hostcall *hostcall; // null until a kernel may need it
     uint64_t printf_buffer; // guest memory; 0 until a kernel needs it
     uint64_t printf_bytes;
-    uint32_t *cu_mask; // of the units that it wishes for; null: all
+    uint32_t *cu_mask;              // of the units that it wishes for; null: all
+    sim_known known[SIM_NUM_KNOWN]; // of other streams, by events
+    unsigned num_known;             // that were ever noted
 };
 
 /** Calls of hipEventRecord, and how many of them the stream reached. */
@@ -92,6 +102,7 @@ struct sim_event {
     sim_moment *moment; // the same on the device, of the last record, if time is modelled
     unsigned long long capture_id; // of the last record, if a graph captured it; else 0
     struct sim_nodes capture_last;
+    sim_known source;              // of the last record
     sim_event_counts own, *counts; // counts: own, or those of all processes that have the event
     int fd;                        // of the file with the latter
 };
@@ -143,6 +154,11 @@ typedef struct sim_runtime {
 } sim_runtime;
 
 extern sim_runtime sim_hip;
+
+/** Returns a number, not 0, that no other stream of the process has or had. */
+static inline uint64_t sim_stream_key(const sim_stream *stream) {
+    return (uint64_t)(stream->device->id + 1) << 32 | stream->number;
+}
 
 enum { SIM_GREATEST_PRIORITY = -1, SIM_LEAST_PRIORITY = 1 }; // of streams, as in AMD's runtime
 
@@ -388,9 +404,44 @@ void sim_hip_extent(const sim_region *region, const void *ptr, uint64_t *base, u
 /** Copies as hipMemcpyAsync does if is_async, else as hipMemcpy does. (memory/memory.c) */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async);
+/** Forgets what the program set for memory that is about to be freed, or for all.
+ *  (memory/pointers.c) */
+void sim_pointer_forget(uint64_t base);
+void sim_pointers_forget_all(void);
+/** Returns a number that no other allocation has or had; 0 without memory. */
+unsigned sim_pointer_id(const sim_region *region);
+/** Called around fork, innermost of all. */
+void sim_pointer_fork_prepare(void);
+void sim_pointer_fork_done(void);
+/** Returns whether calls have to wait for copies and fills of the memory that an address has. */
+bool sim_pointer_is_synced(const void *ptr);
 /** Returns the pool from which a device's stream-ordered allocations come. (memory/pools.c) */
 hipMemPool_t sim_pool_of(sim_device *device);
-hipError_t sim_pool_alloc(hipMemPool_t pool, void **out, size_t bytes);
+/** Allocates for what a stream does from now on. (memory/pool_blocks.c) */
+hipError_t sim_pool_alloc(hipMemPool_t pool, void **out, size_t bytes, const sim_stream *stream);
+/** Lets a pool have memory back that an operation frees which the stream is about to be given.
+ *  Returns a number for sim_pool_reach; 0 if it comes from no pool, or goes at once. */
+uint64_t sim_pool_free_later(uint64_t base, const sim_stream *stream);
+/** A stream has come to that operation. */
+void sim_pool_reach(uint64_t serial);
+/** Returns whether memory is a pool's that was freed in a stream's order. */
+bool sim_pool_has_freed(uint64_t base);
+/** A call has waited: pools give back what they hold above their thresholds. */
+void sim_pools_waited(void);
+/** Returns whether other processes may open a pool. */
+bool sim_pool_is_shareable(hipMemPool_t pool);
+/** Makes a pool of another process's memory; null without memory. */
+hipMemPool_t sim_pool_import(sim_device *device);
+/** Returns the device of such a pool; null if the handle is none of these. */
+sim_device *sim_pool_importer(hipMemPool_t pool);
+/** Enters memory of another process in a pool. Returns false without memory. */
+bool sim_pool_adopt(hipMemPool_t pool, uint64_t base, uint64_t bytes);
+/** What pool memory comes from that begins at an address: one that other processes may open, or
+ *  another process's. */
+typedef enum sim_pool_share { SIM_POOL_NONE, SIM_POOL_SHAREABLE, SIM_POOL_IMPORTED } sim_pool_share;
+sim_pool_share sim_pool_share_of(uint64_t base);
+/** Returns whether memory, null for none, came from another process's pool. (ipc/pools.c) */
+bool sim_pool_is_opened(const sim_region *region);
 /** Takes memory that is about to be freed out of its pool, if it comes from one. */
 void sim_pool_freed(uint64_t base);
 /** Forgets the pools of a device, or of all: null. */
@@ -417,8 +468,9 @@ typedef struct sim_box {
     uint8_t *dst;
     const uint8_t *src; // null: a fill
     size_t dst_pitch, src_pitch, dst_slice, src_slice, width, height, depth;
-    uint32_t value; // of a fill, in units of 1, 2 or 4 bytes
-    size_t unit;    // 0: a copy
+    uint32_t value;     // of a fill, in units of 1, 2 or 4 bytes
+    size_t unit;        // 0: a copy
+    hipMemcpyKind kind; // as the program gave it; sim_hip_box_op sets it
 } sim_box;
 
 /** Checks a box and makes the operation, which the caller owns; null for an empty box. Sets *waits

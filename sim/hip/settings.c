@@ -32,6 +32,23 @@ hipError_t hipDeviceGetP2PAttribute(int *value, int attribute, int device, int p
     return sim_hip_result(error);
 }
 
+/** Tells a link as cards have it: XGMI between CDNA chips of one kind, else PCIe by way of the
+ *  processor. */
+hipError_t hipExtGetLinkTypeAndHopCount(int device, int peer, uint32_t *type, uint32_t *hops) {
+    enum { PCIE = 2, XGMI = 4 };
+    SIM_HIP_START();
+    if (!type || !hops || device == peer || device < 0 || peer < 0)
+        return sim_hip_result(hipErrorInvalidValue);
+    hipError_t error = check_peers(device, peer);
+    if (error != hipSuccess)
+        return sim_hip_result(error);
+    const sim_chip *a = sim_hip.devices[device].chip, *b = sim_hip.devices[peer].chip;
+    const bool is_direct = a->arch == b->arch && a->gfx_major == 9;
+    *type = is_direct ? XGMI : PCIE;
+    *hops = is_direct ? 1 : 2;
+    return hipSuccess;
+}
+
 hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags) {
     SIM_HIP_START();
     sim_device *device = sim_hip_device();

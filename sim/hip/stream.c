@@ -234,6 +234,8 @@ hipError_t sim_hip_wait(sim_stream *stream, uint64_t ticket) {
     hipError_t error = stream->capture ? (ticket ? hipSuccess : sim_capture_refuse(stream))
                                        : wait_locked(stream, ticket ? ticket : stream->queued);
     pthread_mutex_unlock(&sim_hip.lock);
+    if (!ticket)
+        sim_pools_waited();
     return error;
 }
 
@@ -254,6 +256,7 @@ static hipError_t drain(sim_device *device, bool blocking_only) {
             sim_hip_time_synced(s);
     hipError_t error = sim_hip.is_stopping ? hipErrorDeinitialized : device->error;
     pthread_mutex_unlock(&sim_hip.lock);
+    sim_pools_waited();
     return error;
 }
 
@@ -413,7 +416,7 @@ hipError_t hipStreamDestroy(hipStream_t handle) {
 }
 
 hipError_t hipStreamSynchronize(hipStream_t handle) {
-    SIM_HIP_START();
+    SIM_HIP_START_UNCAPTURED();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
         return sim_hip_result(hipErrorContextIsDestroyed);

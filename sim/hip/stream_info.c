@@ -58,6 +58,58 @@ int hipGetStreamDeviceId(hipStream_t handle) {
     return hipStreamGetDevice(handle, &device) == hipSuccess ? device : -1;
 }
 
+// ---- attributes: how calls that wait are to wait is kept and told; they all block
+
+enum { ATTRIBUTE_POLICY = 3, ATTRIBUTE_PRIORITY = 8, POLICY_AUTO = 1, POLICY_BLOCK = 4 };
+
+/** Sets how the program wishes to wait for a stream, the only attribute that HIP lets a program
+ *  set. */
+hipError_t hipStreamSetAttribute(hipStream_t handle, int attribute,
+                                 const hipLaunchAttributeValue *value) {
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!value || !stream)
+        return sim_hip_result(value ? hipErrorInvalidHandle : hipErrorInvalidValue);
+    if (attribute != ATTRIBUTE_POLICY || value->number < POLICY_AUTO ||
+        value->number > POLICY_BLOCK) {
+        return sim_hip_result(hipErrorInvalidValue);
+    }
+    pthread_mutex_lock(&sim_hip.lock);
+    const bool captures = stream->capture;
+    if (!captures)
+        stream->wait_policy = value->number;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return sim_hip_result(captures ? hipErrorStreamCaptureUnsupported : hipSuccess);
+}
+
+hipError_t hipStreamGetAttribute(hipStream_t handle, int attribute,
+                                 hipLaunchAttributeValue *value) {
+    SIM_HIP_START();
+    const sim_stream *stream = sim_hip_stream(handle);
+    if (!value || !stream)
+        return sim_hip_result(value ? hipErrorInvalidHandle : hipErrorInvalidValue);
+    if (attribute != ATTRIBUTE_POLICY && attribute != ATTRIBUTE_PRIORITY)
+        return sim_hip_result(hipErrorInvalidValue);
+    pthread_mutex_lock(&sim_hip.lock);
+    const int policy = stream->wait_policy ? stream->wait_policy : POLICY_AUTO;
+    value->number = attribute == ATTRIBUTE_POLICY ? policy : stream->priority;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return hipSuccess;
+}
+
+/** Copies what hipStreamSetAttribute can set. */
+hipError_t hipStreamCopyAttributes(hipStream_t to, hipStream_t from) {
+    SIM_HIP_START();
+    sim_stream *dst = sim_hip_stream(to);
+    const sim_stream *src = sim_hip_stream(from);
+    if (!dst || !src)
+        return sim_hip_result(hipErrorInvalidHandle);
+    pthread_mutex_lock(&sim_hip.lock);
+    dst->wait_policy = src->wait_policy;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return hipSuccess;
+}
+
 // ---- masks of compute units: kept and told
 
 /** Returns the words that a mask of a device's units has. */

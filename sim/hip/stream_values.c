@@ -79,12 +79,16 @@ static hipError_t run_wait(sim_stream *stream, sim_op *op) {
     return hipErrorDeinitialized;
 }
 
+static bool is_good(const value_op *v) {
+    return v->ptr && (uintptr_t)v->ptr % v->unit == 0 && place(v) && v->condition <= NOR;
+}
+
 static hipError_t queue(hipStream_t handle, value_op what) {
     SIM_HIP_START();
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
         return sim_hip_result(hipErrorContextIsDestroyed);
-    if (!what.ptr || (uintptr_t)what.ptr % what.unit || !place(&what))
+    if (!is_good(&what))
         return sim_hip_result(hipErrorInvalidValue);
     value_op *op = malloc(sizeof *op);
     if (!op)
@@ -108,7 +112,7 @@ hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value, 
 
 static hipError_t wait_value(hipStream_t stream, value_op v) {
     v.op.run = run_wait;
-    return v.condition > NOR ? sim_hip_result(hipErrorInvalidValue) : queue(stream, v);
+    return queue(stream, v);
 }
 
 hipError_t hipStreamWaitValue32(hipStream_t stream, void *ptr, uint32_t value, unsigned flags,
@@ -123,4 +127,60 @@ hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, u
     return wait_value(
         stream,
         (value_op){.ptr = ptr, .value = value, .mask = mask, .condition = flags, .unit = 8});
+}
+
+// ---- several at a time
+
+typedef struct batch_op {
+    sim_op op;
+    unsigned count;
+    value_op values[];
+} batch_op;
+
+static hipError_t run_batch(sim_stream *stream, sim_op *op) {
+    batch_op *batch = (batch_op *)op;
+    hipError_t error = hipSuccess;
+    for (unsigned i = 0; error == hipSuccess && i < batch->count; i++)
+        error = batch->values[i].op.run(stream, &batch->values[i].op);
+    return error;
+}
+
+/** Reads one of the program's operations. Returns false if it is none that a stream can do. */
+static bool read_operation(value_op *out, const hipStreamBatchMemOpParams *p) {
+    enum { WAIT_32 = 1, WRITE_32 = 2, WAIT_64 = 4, WRITE_64 = 5 };
+    const bool is_write = p->operation == WRITE_32 || p->operation == WRITE_64;
+    const bool is_64 = p->operation == WAIT_64 || p->operation == WRITE_64;
+    if (!is_write && !is_64 && p->operation != WAIT_32)
+        return false;
+    *out = (value_op){.op.run = is_write ? run_write : run_wait,
+                      .ptr = p->value.address,
+                      .value = is_64 ? p->value.value64 : p->value.value,
+                      .mask = is_64 ? UINT64_MAX : UINT32_MAX,
+                      .condition = is_write ? 0 : p->value.flags,
+                      .unit = is_64 ? 8 : 4};
+    return is_good(out);
+}
+
+/** Queues writes of values and waits for values as one operation of the stream, which does them in
+ *  their order. */
+hipError_t hipStreamBatchMemOp(hipStream_t handle, unsigned count,
+                               hipStreamBatchMemOpParams *operations, unsigned flags) {
+    enum { MAX_OPERATIONS = 256 }; // of AMD's runtime
+    SIM_HIP_START();
+    sim_stream *stream = sim_hip_stream(handle);
+    if (!operations || flags || !count || count > MAX_OPERATIONS)
+        return sim_hip_result(hipErrorInvalidValue);
+    if (!stream)
+        return sim_hip_result(hipErrorContextIsDestroyed);
+    batch_op *batch = calloc(1, sizeof *batch + count * sizeof *batch->values);
+    if (!batch)
+        return sim_hip_result(hipErrorOutOfMemory);
+    batch->op.run = run_batch;
+    batch->count = count;
+    for (unsigned i = 0; i < count; i++)
+        if (!read_operation(&batch->values[i], &operations[i])) {
+            free(batch);
+            return sim_hip_result(hipErrorInvalidValue);
+        }
+    return sim_hip_result(sim_hip_queue(stream, &batch->op, nullptr));
 }

@@ -7,7 +7,7 @@ tests/clients/hip_programs.py ... --only graph --only samples             those 
 tests/clients/hip_programs.py ... --every 8                               a sample: each eighth program
 tests/clients/hip_programs.py ... --arch gfx1151                          for another chip; else gfx942
 tests/clients/hip_programs.py ... --check all                             under checks; else as `quern sim` has them with --check none
-tests/clients/hip_programs.py ... --seconds 60 --jobs 2 --json FILE       limit of a run, programs at a time, results for comparison
+tests/clients/hip_programs.py ... --seconds 60 --jobs 2 --json FILE       limit of a run, programs at a time, results; goes on where FILE ends
 
 A CHECKOUT is one of ROCm/rocm-examples, ROCm/HIP-Examples, ROCm/hip-tests, ROCm/hipCUB or ROCm/rocThrust, known by what it has. TREE is what
 tools/rocm_tree.sh makes of Triton's wheel. The wheel lacks some of HIP's headers (cooperative groups, fp16, hiprtc); DIR is a folder that
@@ -107,6 +107,7 @@ def _unit_programs(root):
     catch = root / "catch"
     includes = [catch / "include", catch / "external/Catch2", catch / "external/picojson", catch / "kernels", catch / "external"]
     main = [catch / "hipTestMain" / f"{name}.cc" for name in ("main", "hip_test_context", "hip_test_features")]
+    main += sorted((catch / "kernels").glob("*.cpp"))
     recipes = {}
     for source in sorted((catch / "unit").glob("**/*.cc")):
         folder, text = source.parent, source.read_text(errors="replace")
@@ -144,19 +145,20 @@ class Runner:
 
     def __init__(self, options, scratch):
         self.options, self.scratch, self.shared = options, scratch, {}
+        self.environment = dict(os.environ, ROCM_PATH=str(options.rocm.resolve()))  # for hiprtc
         clang = next(c for c in ("clang++-22", "clang++-23", "clang++") if shutil.which(c))
-        build = pathlib.Path(os.environ["QUERN_BUILD_DIR"])
+        build = pathlib.Path(os.environ["QUERN_BUILD_DIR"]).resolve()
         self.quern, self.links = build / "quern", build / "quern-sim-links"
-        self.compile = [clang, "-x", "hip", f"--rocm-path={options.rocm}", f"--offload-arch={options.arch}", "-O1", "-w", "-std=c++17",
+        self.compile = [clang, "-x", "hip", f"--rocm-path={options.rocm.resolve()}", f"--offload-arch={options.arch}", "-O1", "-w", "-std=c++17",
                         "-D__HIP_PLATFORM_AMD__", f"-D__AMDGCN_WAVEFRONT_SIZE={32 if options.arch[:5] in ('gfx10', 'gfx11', 'gfx12') else 64}",
-                        *(f"-I{d}" for d in options.first), *(a for d in options.headers for a in ("-idirafter", d))]
+                        *(f"-I{d.resolve()}" for d in options.first), *(a for d in options.headers for a in ("-idirafter", str(d.resolve())))]
         self.link = ["-fuse-ld=lld", "--hip-link", "-no-hip-rt", "-L", str(self.links), "-lamdhip64", "-lpthread", "-ldl", "-lm"]
         self.link += ["-lhiprtc"] if (self.links / "libhiprtc.so").exists() else []
 
     def _run(self, command, cwd, seconds):
         """Returns the exit status, None if it took too long, and the text."""
         with tempfile.TemporaryFile() as out:
-            child = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            child = subprocess.Popen(command, cwd=cwd, env=self.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 status = child.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -216,10 +218,13 @@ class Runner:
         return ("pass", "") if status == 0 else ("fail", _last_error(status, text))
 
     def _run_cases(self, folder):
-        """Runs each test case in a process of its own, as ctest does where catch_discover_tests tells it of them."""
+        """Runs each test case in a process of its own, as ctest does where catch_discover_tests tells it of them; none after three slow ones."""
         _, text = self._run([self.quern, "sim", "--arch", self.options.arch, "--", folder / "program", "--list-test-names-only"], folder, self.options.seconds)
         cases = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("quernsim:")]
-        results = [(case, *self._run_program(folder, [case.replace(",", "\\,")])) for case in cases]
+        results = []
+        for case in cases:
+            slow = sum(kind == "slow" for _, kind, _ in results)
+            results.append((case, *(self._run_program(folder, [case.replace(",", "\\,")]) if slow < 3 else ("slow", "not run"))))
         bad = [(case, kind, reason) for case, kind, reason in results if kind != "pass"]
         if not bad:
             return ("pass", "") if cases else ("fail", "no test cases")
@@ -274,8 +279,8 @@ def _arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="+", type=pathlib.Path)
     parser.add_argument("--rocm", required=True, type=pathlib.Path)
-    parser.add_argument("--headers", action="append", default=[], help="searched after all others")
-    parser.add_argument("--first", action="append", default=[], help="searched before all others")
+    parser.add_argument("--headers", type=pathlib.Path, action="append", default=[], help="searched after all others")
+    parser.add_argument("--first", type=pathlib.Path, action="append", default=[], help="searched before all others")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--every", type=int, default=1, help="of the programs, each so many-th")
     parser.add_argument("--arch", default="gfx942")
@@ -293,6 +298,9 @@ def main():
     programs = [p for root in options.checkouts for p in find_programs(root.resolve())]
     programs = [p for p in programs if not options.only or any(part in p.name for part in options.only)][::options.every]
     known, results = read_known(HERE / "hip_programs.txt"), {}
+    if options.json and options.json.exists():
+        results = {name: tuple(result) for name, result in json.loads(options.json.read_text()).items()}
+    programs = [p for p in programs if p.name not in results]
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         runner = Runner(options, pathlib.Path(scratch))
         for program in programs:
@@ -300,11 +308,11 @@ def main():
         for program, (kind, reason) in zip(programs, pool.map(runner.result, programs)):
             results[program.name] = kind, reason
             print(f"{kind:5} {program.name}  {reason}", flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(results, indent=1))
     count = {kind: sum(k == kind for k, _ in results.values()) for kind in ("pass", "fail", "slow", "skip")}
     ran = count["pass"] + count["fail"] + count["slow"]
     print(f"{count['pass']} of {ran} pass ({100 * count['pass'] / max(ran, 1):.1f} %); " + ", ".join(f"{n} {k}" for k, n in count.items()))
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
     new = [n for n, (k, _) in results.items() if k in ("fail", "slow") and n not in known]
     better = [n for n, (k, _) in results.items() if k == "pass" and n in known]
     for name in new + better:

@@ -40,7 +40,19 @@ static hipError_t ask_device(void) {
     const int device = take_device();
     hipDeviceProp_tR0600 p;
     char text[16];
-    switch (take(6)) {
+    hipDeviceProp_tR0000 old = {};
+    int list[] = {take_device(), take_device()};
+    uint32_t type, hops;
+    switch (take(10)) {
+    case 6:
+        return hipGetDevicePropertiesR0000(take_out(&old), device);
+    case 7:
+        return hipChooseDevice(take_out(&value), take_out(&old));
+    case 8:
+        return hipSetValidDevices(take_out(list), (int)take(4) - 1);
+    case 9:
+        return hipExtGetLinkTypeAndHopCount(device, take_device(), take_out(&type),
+                                            take_out(&hops));
     case 0:
         return hipDeviceGetAttribute(take_out(&value), (hipDeviceAttribute_t)take_count(), device);
     case 1:
@@ -91,7 +103,14 @@ static hipError_t ask_stream(void) {
     int number;
     unsigned long long id;
     uint32_t mask[16];
-    switch (take(6)) {
+    hipLaunchAttributeValue value = {.number = (int)take(6)};
+    switch (take(9)) {
+    case 8:
+        return hipStreamCopyAttributes(stream, any(STREAM));
+    case 7:
+        return hipStreamSetAttribute(stream, (int)take(12), take_out(&value));
+    case 6:
+        return hipStreamGetAttribute(stream, (int)take(12), take_out(&value));
     case 5:
         return hipExtStreamGetCUMask(stream, take(17), take_out(mask));
     case 0:
@@ -122,7 +141,12 @@ static hipError_t use_value(void) {
     hipStream_t stream = any(STREAM);
     void *at = take_memory();
     const unsigned flags = take(8) ? GREATER_OR_EQUAL : UNKNOWN;
-    switch (is_own(at) ? 4 : take(4)) {
+    hipStreamBatchMemOpParams ops[2] = {
+        {.value = {.operation = (int)take(8), .address = at, .flags = flags}},
+        {.value = {.operation = 2, .address = at, .value = 1}}};
+    switch (is_own(at) ? 5 : take(5)) {
+    case 4:
+        return hipStreamBatchMemOp(stream, take(3), take_out(ops), take(8) == 7);
     case 0:
         return hipStreamWriteValue32(stream, at, 1, take(2));
     case 1:
@@ -267,11 +291,15 @@ static hipError_t ask_memory(void) {
     hipPointerAttribute_t attributes;
     size_t bytes, word[2];
     unsigned flags;
-    switch (take(6)) {
+    const unsigned wish = take(3);
+    switch (take(7)) {
+    case 6:
+        return hipPointerSetAttribute(take_out((void *)&wish), (hipPointer_attribute)(5 + take(3)),
+                                      ptr);
     case 0:
         return hipPointerGetAttributes(take_out(&attributes), ptr);
     case 1:
-        return hipPointerGetAttribute(take_out(word), (hipPointer_attribute)take(16), ptr);
+        return hipPointerGetAttribute(take_out(word), (hipPointer_attribute)take(18), ptr);
     case 2:
         return hipMemGetAddressRange(take_out(&base), take_out(&bytes), ptr);
     case 3:
@@ -332,6 +360,7 @@ static hipError_t ask_array(void) {
 
 static hipError_t create_pool(void) {
     hipMemPoolProps props = {.allocType = take(8) ? 1 : 0,
+                             .handleTypes = (int)take(2),
                              .location = {take(8) ? 1 : 2, (int)take(3)},
                              .maxSize = take(3) * 4096};
     hipMemPool_t pool = nullptr;
@@ -363,6 +392,65 @@ static hipError_t use_pool(void) {
 }
 
 // ---- ranges of addresses, and memory without one
+
+/** Opens a pool, or an allocation of one, in the process that has it. */
+static hipError_t share_pool(void) {
+    hipMemPool_t pool = any(POOL), opened = nullptr;
+    hipMemPoolPtrExportData data = {};
+    void *memory = nullptr;
+    int fd = 0;
+    hipError_t error;
+    if (take(2)) {
+        error = hipMemPoolExportToShareableHandle(take_out(&fd), pool, (int)take(3), take(8) == 7);
+        if (error == hipSuccess) {
+            error = made(POOL, &opened,
+                         hipMemPoolImportFromShareableHandle(&opened, (void *)(intptr_t)fd, 1, 0));
+            close(fd);
+        }
+        return error;
+    }
+    error = hipMemPoolExportPointer(take_out(&data), take_memory());
+    return error != hipSuccess && take(4)
+               ? error
+               : made(MEMORY, &memory, hipMemPoolImportPointer(take_out(&memory), pool, &data));
+}
+
+/** Copies by the batch: of memory, or of memory and arrays. */
+static hipError_t copy_batch(void) {
+    void *a = take_memory(), *b = take_memory(), *dsts[] = {a, b}, *srcs[] = {b, a};
+    size_t sizes[] = {take_bytes(a, b), take_bytes(a, b)}, starts[] = {take(2), take(3)}, failed;
+    hipMemcpyAttributes attributes[] = {{.srcAccessOrder = (int)take(5), .flags = take(3)},
+                                        {.srcAccessOrder = 1}};
+    if (take(2))
+        return hipMemcpyBatchAsync(take_out(dsts), take_out(srcs), take_out(sizes), take(3),
+                                   take_out(attributes), take_out(starts), take(3),
+                                   take_out(&failed), any(STREAM));
+    hipMemcpy3DBatchOp op = {.src = {.type = 1, .ptr = {b, take(9), take(5), {}}},
+                             .dst = {.type = 1, .ptr = {a, take(9), take(5), {}}},
+                             .extent = {take(9), take(5), take(3)},
+                             .srcAccessOrder = (int)take(5)};
+    if (take(2)) {
+        op.dst.type = (int)take(4);
+        op.dst.array.array = any(ARRAY);
+        op.dst.array.offset.x = take_count();
+    }
+    return hipMemcpy3DBatchAsync(take(3) ? 1 : 0, take_out(&op), take_out(&failed), take(8) == 7,
+                                 any(STREAM));
+}
+
+/** A launch by parts of what is no kernel. */
+static hipError_t launch_by_parts(void) {
+    const uint64_t argument = 0;
+    switch (take(3)) {
+    case 0:
+        return hipConfigureCall((dim3){take(3), 1, 1}, (dim3){take(3), 1, 1}, take_count(),
+                                any(STREAM));
+    case 1:
+        return hipSetupArgument(take_out((void *)&argument), take(9), take_count());
+    default:
+        return hipLaunchByPtr(any(FUNCTION));
+    }
+}
 
 static hipError_t create_range(void) {
     void *range = nullptr;

@@ -38,12 +38,16 @@ hipError_t hipDeviceGetByPCIBusId(int *, const char *);
 hipError_t hipSetDeviceFlags(unsigned);
 hipError_t hipGetDeviceFlags(unsigned *);
 hipError_t hipDeviceGetLimit(size_t *, int);
+hipError_t hipConfigureCall(dim3, dim3, size_t, hipStream_t);
+hipError_t hipSetupArgument(const void *, size_t, size_t);
+hipError_t hipLaunchByPtr(const void *);
 }
 
 enum {
     INVALID_VALUE = 1,
     INVALID_PITCH = 12,
     INVALID_HANDLE = 400,
+    MISSING_CONFIGURATION = 52,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     ALREADY_ENABLED = 704,
@@ -248,6 +252,34 @@ static void test_occupancy() {
           INVALID_VALUE);
 }
 
+// ---- launches by three calls
+
+static void test_launch_by_parts() {
+    int *d, got[100];
+    const int n = 100;
+    OK(hipMalloc((void **)&d, sizeof got));
+    OK(hipMemset(d, 0, sizeof got));
+    CHECK(hipLaunchByPtr((const void *)add) == MISSING_CONFIGURATION);
+    CHECK(hipSetupArgument(&n, 4, 0) == MISSING_CONFIGURATION);
+    for (int value = 1; value <= 2; value++) { // the second one is begun while the first one waits
+        OK(hipConfigureCall(dim3(1), dim3(128), 0, nullptr));
+        OK(hipSetupArgument(&value, 4, 12));
+        OK(hipSetupArgument(&n, 4, 8));
+        OK(hipSetupArgument(&d, 8, 0));
+    }
+    CHECK(hipSetupArgument(&n, 4, 4093) == INVALID_VALUE);
+    CHECK(hipSetupArgument(nullptr, 4, 0) == INVALID_VALUE);
+    OK(hipLaunchByPtr((const void *)add));
+    OK(hipMemcpy(got, d, sizeof got, hipMemcpyDefault));
+    CHECK(got[0] == 2 && got[99] == 2);
+    OK(hipLaunchByPtr((const void *)add));
+    OK(hipMemcpy(got, d, sizeof got, hipMemcpyDefault));
+    CHECK(got[0] == 3 && got[99] == 3);
+    CHECK(hipLaunchByPtr((const void *)add) == MISSING_CONFIGURATION);
+    OK(hipFree(d));
+    hipGetLastError();
+}
+
 static void test_settings() {
     char bus[32];
     int device;
@@ -270,6 +302,7 @@ int main() {
     test_rectangles();
     test_peers();
     test_occupancy();
+    test_launch_by_parts();
     test_settings();
     return 0;
 }

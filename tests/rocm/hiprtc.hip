@@ -86,6 +86,32 @@ static void test_code() {
     CHECK(hiprtcDestroyProgram(&program) == 0 && !program);
 }
 
+/** A kernel that allocates, without including a header. */
+static void test_malloc() {
+    hiprtcProgram program = create(R"(
+extern "C" __global__ void keep(int *x) {
+    int *mine = (int *)malloc(4);
+    *mine = 3 * *x;
+    *x = *mine + 1;
+    free(mine);
+})");
+    CHECK(hiprtcCompileProgram(program, 0, nullptr) == 0);
+    size_t bytes;
+    CHECK(hiprtcGetCodeSize(program, &bytes) == 0);
+    std::vector<char> code(bytes);
+    CHECK(hiprtcGetCode(program, code.data()) == 0);
+    hipModule_t module;
+    hipFunction_t kernel;
+    OK(hipModuleLoadData(&module, code.data()));
+    OK(hipModuleGetFunction(&kernel, module, "keep"));
+    Buffer<int> device(std::vector<int>{5});
+    void *args[] = {(void *)&device.data};
+    OK(hipModuleLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, args, nullptr));
+    CHECK(device.read()[0] == 16);
+    OK(hipModuleUnload(module));
+    CHECK(hiprtcDestroyProgram(&program) == 0);
+}
+
 static void test_errors() {
     hiprtcProgram program = create("__global__ void broken(int *x) { *x = no_such_name; }\n");
     CHECK(hiprtcCompileProgram(program, 0, nullptr) == 6);
@@ -188,6 +214,7 @@ static void test_link() {
 
 int main() {
     on_each_device(test_code);
+    on_each_device(test_malloc);
     on_each_device(test_errors);
     on_each_device(test_link);
     on_each_device(test_bundles);

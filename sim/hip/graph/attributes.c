@@ -11,15 +11,17 @@ static hipError_t set_cooperative(hipGraphNode_t node, int is_cooperative) {
     if (is_cooperative && !sim_hip_fits(sim_hip_launch_of(node->op)))
         return hipErrorCooperativeLaunchTooLarge;
     sim_hip_set_cooperative(node->op, is_cooperative);
+    node->cooperative = is_cooperative;
     return hipSuccess;
 }
 
-/** Returns whether a window can be one: its hits are a share, and its properties known. */
+/** Returns whether a window can be one: its hits are a share, its properties known, and it has the
+ *  size of the device's largest, 0 bytes, as with AMD's runtime. */
 static bool is_window(const hipLaunchAttributeValue *v) {
     enum { PERSISTING = 2 };
-    return v->window.hit_ratio >= 0 && v->window.hit_ratio <= 1 && v->window.hit_prop >= 0 &&
-           v->window.hit_prop <= PERSISTING && v->window.miss_prop >= 0 &&
-           v->window.miss_prop < PERSISTING;
+    return !v->window.num_bytes && v->window.hit_ratio >= 0 && v->window.hit_ratio <= 1 &&
+           v->window.hit_prop >= 0 && v->window.hit_prop <= PERSISTING &&
+           v->window.miss_prop >= 0 && v->window.miss_prop < PERSISTING;
 }
 
 hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, int attribute,
@@ -46,7 +48,7 @@ hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, int attribute,
     if (!value || sim_graph_typed(node, hipGraphNodeTypeKernel) != hipSuccess)
         return sim_hip_result(hipErrorInvalidValue);
     if (attribute == COOPERATIVE)
-        value->number = sim_hip_is_cooperative(node->op);
+        value->number = node->cooperative ? node->cooperative : sim_hip_is_cooperative(node->op);
     else if (attribute == PRIORITY)
         value->number = node->priority;
     else if (attribute == WINDOW)
@@ -65,6 +67,7 @@ hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t from, hipGraphNode_t 
     if (error == hipSuccess) {
         to->window = from->window;
         to->priority = from->priority;
+        to->cooperative = from->cooperative;
     }
     return sim_hip_result(error);
 }

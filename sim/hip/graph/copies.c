@@ -21,7 +21,7 @@ static hipError_t set_copy(hipGraphNode_t node, const hipMemcpy3DParms *p) {
         node->copy = *p;
         node->has_driver_copy = false;
     }
-    return error;
+    return error == hipErrorInvalidPitchValue ? hipErrorInvalidValue : error;
 }
 
 /** A row's copy as one of three dimensions. */
@@ -48,9 +48,13 @@ static hipError_t set(hipGraphNode_t node, const hipMemcpy3DParms *p) {
     return sim_hip_result(error == hipSuccess ? set_copy(node, p) : error);
 }
 
+/** The copy's direction may not change by its name, as with AMD's runtime. */
 static hipError_t set_exec(hipGraphExec_t exec, hipGraphNode_t node, const hipMemcpy3DParms *p) {
     hipGraphNode_t copy;
-    hipError_t error = sim_exec_typed(&copy, exec, node, hipGraphNodeTypeMemcpy);
+    hipError_t error =
+        p ? sim_exec_typed(&copy, exec, node, hipGraphNodeTypeMemcpy) : hipErrorInvalidValue;
+    if (error == hipSuccess && !copy->has_driver_copy && copy->copy.kind != p->kind)
+        error = hipErrorInvalidValue;
     return sim_hip_result(error == hipSuccess ? set_copy(copy, p) : error);
 }
 
@@ -244,5 +248,5 @@ void sim_graph_describe_box(hipGraphNode_t node) {
         .dstPtr = {b->dst, b->dst_pitch, b->width, dst_rows ? dst_rows : b->height},
         .srcPtr = {(void *)b->src, b->src_pitch, b->width, src_rows ? src_rows : b->height},
         .extent = {b->width, b->height, b->depth},
-        .kind = hipMemcpyDefault};
+        .kind = b->kind};
 }

@@ -219,6 +219,8 @@ static hipGraphNode_t compare(hipGraph_t graph, hipGraph_t with, hipGraphExecUpd
             *result = hipGraphExecUpdateErrorNodeTypeChanged;
         else if (!depend_alike(a, b) || (a->child && !sim_graph_is_alike(a->child, b->child)))
             *result = hipGraphExecUpdateErrorTopologyChanged;
+        else if (a->type == hipGraphNodeTypeMemcpy && a->copy.kind != b->copy.kind)
+            *result = hipGraphExecUpdateErrorParametersChanged;
         if (*result != hipGraphExecUpdateSuccess)
             return b;
     }

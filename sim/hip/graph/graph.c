@@ -192,6 +192,7 @@ bool sim_node_take_params(hipGraphNode_t to, const struct hipGraphNode *from) {
     to->event = from->event;
     to->window = from->window;
     to->priority = from->priority;
+    to->cooperative = from->cooperative;
     to->driver_copy = from->driver_copy;
     to->has_driver_copy = from->has_driver_copy;
     if (from->block && !to->block) {

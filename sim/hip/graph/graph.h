@@ -28,6 +28,7 @@ struct hipGraphNode {
     void **kernel_params;           // of a kernel: into op's arguments
     hipLaunchAttributeValue window; // of a kernel: kept and told, as
     int priority;                   // this is
+    int cooperative;                // the number that made the launch so, if an attribute did
     hipEvent_t event;               // of a record or wait; a reference
     hipGraph_t child;               // owned
     sim_block *block;               // of an allocation or its end; a reference

@@ -212,7 +212,7 @@ bool sim_graph_has_instance(hipGraph_t graph) {
     bool has = false;
     pthread_mutex_lock(&lock);
     for (hipGraphNode_t node = graph->first; node && !has; node = node->next)
-        has = node->block && node->block->instances;
+        has = node->type == hipGraphNodeTypeMemAlloc && node->block && node->block->instances;
     pthread_mutex_unlock(&lock);
     return has;
 }

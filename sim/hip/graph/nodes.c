@@ -282,12 +282,18 @@ hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *out, hipGraph_t graph,
                                      const hipGraphNode_t *on, size_t count, hipGraph_t child) {
     SIM_HIP_START();
     hipGraphNode_t node = nullptr;
-    if (!out || !sim_is_graph(child) || child == graph)
+    if (!out || !sim_is_graph(child))
         return sim_hip_result(hipErrorInvalidValue);
     if (sim_graph_has_memory(child))
         return sim_hip_result(hipErrorNotSupported); // its blocks would be those of two graphs
+    // A graph may be its own child, as it was before it has one.
+    hipGraph_t before = child == graph ? sim_graph_clone(child) : child;
+    if (!before)
+        return sim_hip_result(hipErrorOutOfMemory);
     hipError_t error = sim_graph_place(&node, graph, on, count, hipGraphNodeTypeGraph);
-    error = error == hipSuccess ? sim_graph_keep(&node, set_child(node, child)) : error;
+    error = error == hipSuccess ? sim_graph_keep(&node, set_child(node, before)) : error;
+    if (before != child)
+        sim_graph_destroy(before);
     if (error == hipSuccess)
         *out = node;
     return sim_hip_result(error);

@@ -60,7 +60,7 @@ hipError_t hipIpcOpenEventHandle(hipEvent_t *out, hipIpcEventHandle_t text) {
     int fd;
     if (!out)
         return sim_hip_result(hipErrorInvalidValue);
-    hipError_t error = sim_ipc_open(&handle, &fd, text.reserved, EVENT_MAGIC);
+    hipError_t error = sim_ipc_open(&handle, &fd, text.reserved, EVENT_MAGIC, false);
     hipEvent_t event = nullptr;
     if (error != hipSuccess)
         return sim_hip_result(error);

@@ -13,6 +13,7 @@ enum { COUNT = 5000, BYTES = 4 * COUNT };
 typedef struct letter {
     hipIpcMemHandle_t memory, middle;
     hipIpcEventHandle_t event;
+    hipMemPoolPtrExportData pointer;
     uint32_t seed;
     int fd; // of memory without an address, which the other process inherits
 } letter;
@@ -282,17 +283,99 @@ static void test_physical(void **state) {
     OK(hip.hipMemAddressFree(p, 1 << 16));
 }
 
+// ---- pools
+
+/** Checks what the first process wrote to its pool's memory, and writes there. */
+static int other_pool(void) {
+    letter l;
+    uint32_t *d, words[COUNT];
+    void *own;
+    hipMemPool_t pool;
+    MUST(hear(0, &l, sizeof l));
+    WELL(hip.hipMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)l.fd, 1, 0));
+    WELL(hip.hipMemPoolImportPointer((void **)&d, pool, &l.pointer));
+    MUST(hip.hipMallocFromPoolAsync(&own, 4, pool, nullptr) == hipErrorInvalidValue);
+    MUST(hip.hipDeviceSetMemPool(0, pool) == hipErrorInvalidValue);
+    WELL(hip.hipMemcpy(words, d, BYTES, hipMemcpyDeviceToHost));
+    for (uint32_t i = 0; i < COUNT; i++)
+        MUST(words[i] == l.seed * i);
+    WELL(hip.hipMemsetD32(d + 1, 88, 1));
+    WELL(hip.hipDeviceSynchronize());
+    WELL(hip.hipFreeAsync(d, nullptr));
+    WELL(hip.hipDeviceSynchronize());
+    MUST(hip.hipMemcpy(words, d, 4, hipMemcpyDeviceToHost) == hipErrorInvalidValue);
+    WELL(hip.hipMemPoolImportPointer((void **)&d, pool, &l.pointer)); // once more
+    WELL(hip.hipFree(d));
+    WELL(hip.hipMemPoolDestroy(pool));
+    return 0;
+}
+
+static void test_pool(void **state) {
+    (void)state;
+    letter l = {.seed = (uint32_t)random_bits()};
+    hipMemPoolProps props = {.allocType = 1, .handleTypes = 1, .location = {1, 0}};
+    hipMemPool_t pool, plain, mine;
+    uint32_t words[COUNT], *d, *p;
+    int exported;
+    for (uint32_t i = 0; i < COUNT; i++)
+        words[i] = l.seed * i;
+    OK(hip.hipMemPoolCreate(&pool, &props));
+    OK(hip.hipMallocFromPoolAsync((void **)&d, BYTES, pool, nullptr));
+    OK(hip.hipMemcpy(d, words, BYTES, hipMemcpyHostToDevice));
+    OK(hip.hipMemPoolExportToShareableHandle(&exported, pool, 1, 0));
+    OK(hip.hipMemPoolExportPointer(&l.pointer, d));
+    l.fd = dup(exported); // a child has it
+    other o = begin("pool");
+    say(o.to, &l, sizeof l);
+    end(&o);
+    OK(hip.hipMemcpy(words, d, 8, hipMemcpyDeviceToHost));
+    assert_int_equal(words[1], 88);
+    // In the process itself.
+    OK(hip.hipMemPoolImportFromShareableHandle(&mine, (void *)(intptr_t)exported, 1, 0));
+    OK(hip.hipMemPoolImportPointer((void **)&p, mine, &l.pointer));
+    assert_ptr_not_equal(p, d);
+    OK(hip.hipMemsetD32(p + 2, 99, 1));
+    OK(hip.hipMemcpy(words, d, 12, hipMemcpyDeviceToHost));
+    assert_int_equal(words[2], 99);
+    OK(hip.hipFree(p));
+    assert_int_equal(hip.hipFree(p), hipErrorInvalidValue);
+    const hipError_t bad = hipErrorInvalidValue;
+    assert_int_equal(hip.hipMemPoolImportPointer((void **)&p, pool, &l.pointer), bad);
+    assert_int_equal(hip.hipMemPoolImportPointer((void **)&p, mine, nullptr), bad);
+    assert_int_equal(hip.hipMemPoolImportPointer(nullptr, mine, &l.pointer), bad);
+    assert_int_equal(hip.hipMemPoolExportPointer(&l.pointer, d + 1), bad); // not the beginning
+    assert_int_equal(hip.hipMemPoolExportToShareableHandle(&exported, mine, 1, 0), bad);
+    assert_int_equal(hip.hipMemPoolExportToShareableHandle(&exported, pool, 0, 0), bad);
+    assert_int_equal(hip.hipMemPoolExportToShareableHandle(nullptr, pool, 1, 0), bad);
+    assert_int_equal(hip.hipMemPoolExportToShareableHandle(&exported, pool, 1, 1), bad);
+    assert_int_equal(hip.hipMemPoolImportFromShareableHandle(&mine, nullptr, 1, 0), bad);
+    assert_int_equal(hip.hipMemPoolImportFromShareableHandle(&mine, (void *)1000, 1, 0), bad);
+    OK(hip.hipFree(d));
+    assert_int_equal(hip.hipMemPoolExportPointer(&l.pointer, d), bad);
+    props.handleTypes = 0;
+    OK(hip.hipMemPoolCreate(&plain, &props));
+    assert_int_equal(hip.hipMemPoolExportToShareableHandle(&exported, plain, 1, 0), bad);
+    OK(hip.hipMallocFromPoolAsync((void **)&d, BYTES, plain, nullptr));
+    assert_int_equal(hip.hipMemPoolExportPointer(&l.pointer, d), bad);
+    OK(hip.hipFree(d));
+    OK(hip.hipMemPoolDestroy(plain));
+    OK(hip.hipMemPoolDestroy(mine));
+    OK(hip.hipMemPoolDestroy(pool));
+    close(exported);
+    close(l.fd);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_memory, start),
-        cmocka_unit_test_setup(test_freed, start),
-        cmocka_unit_test_setup(test_events, start),
-        cmocka_unit_test_setup(test_physical, start),
+        cmocka_unit_test_setup(test_memory, start), cmocka_unit_test_setup(test_freed, start),
+        cmocka_unit_test_setup(test_events, start), cmocka_unit_test_setup(test_physical, start),
+        cmocka_unit_test_setup(test_pool, start),
     };
     open_library();
     if (argc == 2)
         return strcmp(argv[1], "memory") == 0  ? other_memory()
                : strcmp(argv[1], "late") == 0  ? other_late()
+               : strcmp(argv[1], "pool") == 0  ? other_pool()
                : strcmp(argv[1], "event") == 0 ? other_event()
                                                : other_physical();
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -31,11 +31,12 @@ bool sim_ipc_describe(char out[64], uint64_t magic, int fd, sim_ipc_handle handl
     return true;
 }
 
-hipError_t sim_ipc_open(sim_ipc_handle *handle, int *fd, const char text[64], uint64_t magic) {
+hipError_t sim_ipc_open(sim_ipc_handle *handle, int *fd, const char text[64], uint64_t magic,
+                        bool own) {
     memcpy(handle, text, sizeof *handle);
     if (handle->magic != magic)
         return hipErrorInvalidValue;
-    if (handle->pid == getpid())
+    if (handle->pid == getpid() && !own)
         return hipErrorInvalidContext;
     char path[64];
     struct stat info;
@@ -103,7 +104,7 @@ hipError_t hipIpcOpenMemHandle(void **out, hipIpcMemHandle_t text, unsigned flag
     int fd;
     if (!out || flags != LAZY_PEER_ACCESS)
         return sim_hip_result(hipErrorInvalidValue);
-    hipError_t error = sim_ipc_open(&handle, &fd, text.reserved, MEMORY_MAGIC);
+    hipError_t error = sim_ipc_open(&handle, &fd, text.reserved, MEMORY_MAGIC, false);
     if (error != hipSuccess)
         return sim_hip_result(error);
     if (handle.offset >= handle.bytes) {

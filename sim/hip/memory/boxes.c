@@ -63,6 +63,7 @@ static bool cover(size_t pitch, size_t slice, const sim_box *b, size_t *bytes) {
 
 hipError_t sim_hip_box_op(sim_op **out, const sim_box *b, hipMemcpyKind kind, bool *waits) {
     box_op o = {.op = {.run = run_box, .kind = SIM_OP_BOX, .bytes = sizeof o}, .box = *b};
+    o.box.kind = kind;
     *out = nullptr;
     *waits = false;
     if (b->width == 0 || b->height == 0 || b->depth == 0)
@@ -95,6 +96,19 @@ const sim_box *sim_hip_box_of(const sim_op *op) {
     return &((const box_op *)op)->box;
 }
 
+static bool is_of_device(const void *ptr) {
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    return region && region->kind == SIM_REGION_DEVICE;
+}
+
+/** Returns whether a call waits for a box: not if all of it is device memory, even if the call is
+ *  not asynchronous by name, unless the program has set that for the memory. */
+static bool has_to_wait(const sim_box *box, bool is_async) {
+    if (sim_pointer_is_synced(box->dst) || (box->src && sim_pointer_is_synced(box->src)))
+        return true;
+    return !is_async && !(is_of_device(box->dst) && (!box->src || is_of_device(box->src)));
+}
+
 hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handle, bool is_async) {
     sim_stream *stream = sim_hip_stream(handle);
     if (!stream)
@@ -104,9 +118,10 @@ hipError_t sim_hip_box(const sim_box *box, hipMemcpyKind kind, hipStream_t handl
     hipError_t error = sim_hip_box_op(&op, box, kind, &waits);
     if (error != hipSuccess || !op)
         return error;
+    waits |= has_to_wait(box, is_async);
     if ((!is_async || waits) && sim_hip_run_here(stream, op, &error))
         return error;
     uint64_t ticket;
     error = sim_hip_queue(stream, op, &ticket);
-    return error == hipSuccess && (!is_async || waits) ? sim_hip_wait(stream, ticket) : error;
+    return error == hipSuccess && waits ? sim_hip_wait(stream, ticket) : error;
 }

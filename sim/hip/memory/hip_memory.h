@@ -211,4 +211,61 @@ HIP_API hipError_t hipMallocFromPoolAsync(void **out, size_t bytes, hipMemPool_t
 
 HIP_API hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, int kind);
 
+// Several copies by one call (batches.c).
+
+typedef struct hipMemcpyAttributes {
+    int srcAccessOrder;
+    hipMemLocation srcLocHint, dstLocHint;
+    unsigned flags;
+} hipMemcpyAttributes;
+
+typedef struct hipMemcpy3DOperand {
+    int type;
+    union {
+        struct {
+            void *ptr;
+            size_t rowLength, layerHeight;
+            hipMemLocation locHint;
+        } ptr;
+        struct {
+            hipArray_t array;
+            struct {
+                size_t x, y, z;
+            } offset; // elements
+        } array;
+    };
+} hipMemcpy3DOperand;
+
+typedef struct hipMemcpy3DBatchOp {
+    hipMemcpy3DOperand src, dst;
+    hipExtent extent;
+    int srcAccessOrder;
+    unsigned flags;
+} hipMemcpy3DBatchOp;
+
+static_assert(sizeof(hipMemcpyAttributes) == 24 && sizeof(hipMemcpy3DBatchOp) == 112);
+
+HIP_API hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes, size_t count,
+                                       hipMemcpyAttributes *attributes, size_t *starts, size_t num,
+                                       size_t *fail_index, hipStream_t stream);
+HIP_API hipError_t hipMemcpy3DBatchAsync(size_t count, hipMemcpy3DBatchOp *ops, size_t *fail_index,
+                                         unsigned long long flags, hipStream_t stream);
+
+// Pools of other processes (ipc/pools.c).
+
+typedef struct hipMemPoolPtrExportData {
+    char reserved[64];
+} hipMemPoolPtrExportData;
+
+HIP_API hipError_t hipMemPoolExportToShareableHandle(void *out, hipMemPool_t pool, int type,
+                                                     unsigned flags);
+HIP_API hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *out, void *handle, int type,
+                                                       unsigned flags);
+HIP_API hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *out, void *ptr);
+HIP_API hipError_t hipMemPoolImportPointer(void **out, hipMemPool_t pool,
+                                           hipMemPoolPtrExportData *data);
+
+HIP_API hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute attribute,
+                                          hipDeviceptr_t ptr);
+
 #endif

@@ -4,15 +4,45 @@
 #include "../runtime.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 // ---- registered memory
 
+/** Ends that memory is registered which begins here, as AMD's runtime lets programs register
+ *  memory anew that they freed meanwhile. */
+static void forget_registered(const void *ptr) {
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (!region || region->kind != SIM_REGION_REGISTERED || region->base != (uintptr_t)ptr)
+        return;
+    for (uint32_t i = 0; i < sim_hip.num_devices; i++)
+        sim_hip_drain(&sim_hip.devices[i]);
+    sim_memory_unregister(sim_hip.memory, (void *)ptr);
+}
+
+/** Returns whether the program has all of the memory. */
+static bool is_mapped(const void *ptr, size_t bytes) {
+    enum { PART_PAGES = 4096 };
+    unsigned char resident[PART_PAGES];
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)ptr + bytes;
+    for (uintptr_t at = (uintptr_t)ptr / page * page; at < end; at += PART_PAGES * page) {
+        const size_t left = end - at;
+        if (mincore((void *)at, left < PART_PAGES * page ? left : PART_PAGES * page, resident) != 0)
+            return false;
+    }
+    return true;
+}
+
 hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
-    constexpr unsigned KNOWN = 0x3; // portable, mapped: the memory is both in any case
+    // Portable, mapped, of a device, read-only: the memory is the first two in any case.
+    constexpr unsigned KNOWN = 0xf;
     SIM_HIP_START_UNCAPTURED();
-    if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr || flags & ~KNOWN)
+    if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr || flags & ~KNOWN ||
+        !is_mapped(ptr, bytes)) {
         return sim_hip_result(hipErrorInvalidValue);
+    }
     bool is_known;
+    forget_registered(ptr);
     if (sim_memory_is_guest((uintptr_t)ptr) ||
         (!sim_memory_register(sim_hip.memory, ptr, bytes, sim_hip_device()->id, &is_known) &&
          !is_known)) {
@@ -26,6 +56,8 @@ hipError_t hipHostRegister(void *ptr, size_t bytes, unsigned flags) {
 
 hipError_t hipHostUnregister(void *ptr) {
     SIM_HIP_START_UNCAPTURED();
+    if (!ptr)
+        return sim_hip_result(hipErrorInvalidValue);
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         sim_hip_drain(&sim_hip.devices[i]);
     return sim_hip_result(
@@ -48,19 +80,26 @@ hipError_t hipHostGetFlags(unsigned *flags, void *host) {
 typedef struct free_op {
     sim_op op;
     void *ptr;
+    uint64_t serial; // if a pool has the memory back; else 0
 } free_op;
 
 static hipError_t run_free(sim_stream *stream, sim_op *op) {
     (void)stream;
     void *ptr = ((free_op *)op)->ptr;
+    if (((free_op *)op)->serial) {
+        sim_pool_reach(((free_op *)op)->serial);
+        return hipSuccess;
+    }
     sim_pool_freed((uintptr_t)ptr);
     sim_block_freed((uintptr_t)ptr);
+    sim_pointer_forget((uintptr_t)ptr);
     const bool ok = sim_memory_free(sim_hip.memory, (uintptr_t)ptr);
     return ok ? hipSuccess : hipErrorInvalidValue; // freed twice
 }
 
 static void forget_free(sim_op *op) {
-    sim_handle_remove(SIM_HANDLE_FREEING, ((free_op *)op)->ptr);
+    if (!((free_op *)op)->serial)
+        sim_handle_remove(SIM_HANDLE_FREEING, ((free_op *)op)->ptr);
 }
 
 /** Allocates. The memory exists at once, which is earlier than the stream's order asks for. */
@@ -69,7 +108,7 @@ hipError_t hipMallocAsync(void **out, size_t bytes, hipStream_t handle) {
     sim_stream *stream = sim_hip_stream(handle);
     if (stream && stream->capture)
         return sim_hip_result(sim_capture_alloc(stream, out, bytes));
-    return sim_hip_result(stream ? sim_pool_alloc(sim_pool_of(stream->device), out, bytes)
+    return sim_hip_result(stream ? sim_pool_alloc(sim_pool_of(stream->device), out, bytes, stream)
                                  : hipErrorInvalidHandle);
 }
 
@@ -81,20 +120,24 @@ hipError_t hipFreeAsync(void *ptr, hipStream_t handle) {
         return sim_hip_result(hipErrorInvalidHandle);
     if (stream->capture)
         return sim_hip_result(sim_capture_free(stream, ptr));
-    const bool is_there =
-        region && region->kind == SIM_REGION_DEVICE && region->base == (uintptr_t)ptr;
+    const bool is_there = region && region->base == (uintptr_t)ptr &&
+                          (region->kind == SIM_REGION_DEVICE || sim_pool_is_opened(region));
     if (!is_there && !sim_block_is_out(ptr))
         return sim_hip_result(hipErrorInvalidValue);
-    if (sim_handle_is(SIM_HANDLE_FREEING, ptr)) // freed twice
-        return sim_hip_result(hipErrorInvalidValue);
+    if (sim_handle_is(SIM_HANDLE_FREEING, ptr) || sim_pool_has_freed((uintptr_t)ptr))
+        return sim_hip_result(hipErrorInvalidValue); // freed twice
     free_op *op = malloc(sizeof *op);
-    if (!op || !sim_handle_add(SIM_HANDLE_FREEING, ptr)) {
+    const uint64_t serial = op ? sim_pool_free_later((uintptr_t)ptr, stream) : 0;
+    if (!op || (!serial && !sim_handle_add(SIM_HANDLE_FREEING, ptr))) {
         free(op);
         return sim_hip_result(hipErrorOutOfMemory);
     }
     sim_block_freeing((uintptr_t)ptr);
-    *op = (free_op){{.run = run_free, .destroy = forget_free, .is_marker = true}, ptr};
-    return sim_hip_result(sim_hip_queue(stream, &op->op, nullptr));
+    *op = (free_op){{.run = run_free, .destroy = forget_free, .is_marker = true}, ptr, serial};
+    hipError_t error = sim_hip_queue(stream, &op->op, nullptr);
+    if (error != hipSuccess && serial)
+        sim_pool_reach(serial); // nothing comes before it any more
+    return sim_hip_result(error);
 }
 
 // ---- what a pointer belongs to

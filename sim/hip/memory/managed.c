@@ -260,7 +260,12 @@ static bool is_question(attribute what, size_t data_bytes) {
 
 static hipError_t tell(int *data, size_t data_bytes, attribute what, const void *ptr,
                        size_t bytes) {
-    const sim_region *region;
+    const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (data && what == COHERENCY && data_bytes == sizeof *data && region &&
+        region->kind == SIM_REGION_DEVICE && bytes <= region->size) {
+        *data = 1; // coarse
+        return hipSuccess;
+    }
     if (!data || !is_question(what, data_bytes) || find(&region, ptr, bytes) != hipSuccess)
         return hipErrorInvalidValue;
     pthread_mutex_lock(&sim_hip.lock);

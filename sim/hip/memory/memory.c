@@ -47,6 +47,7 @@ static hipError_t free_memory(void *ptr, sim_region_kind kind) {
     if (!region || region->kind != kind || region->base != (uintptr_t)ptr)
         return hipErrorInvalidValue;
     const uint32_t device = region->device;
+    sim_pointer_forget(region->base);
     for (uint32_t i = 0; i < sim_hip.num_devices; i++)
         if (kind != SIM_REGION_DEVICE || i == device)
             sim_hip_drain(&sim_hip.devices[i]); // even if a kernel failed, the memory is freed
@@ -58,20 +59,25 @@ hipError_t hipFree(void *ptr) {
     for (uint32_t i = 0; sim_block_is_out(ptr) && i < sim_hip.num_devices; i++)
         sim_hip_drain(&sim_hip.devices[i]); // a graph's memory may not be there yet
     const sim_region *region = sim_memory_find(sim_hip.memory, (uintptr_t)ptr);
+    if (region && sim_pool_has_freed(region->base))
+        return sim_hip_result(hipErrorInvalidValue); // freed in a stream's order
     const bool is_managed = region && region->kind == SIM_REGION_MANAGED;
+    const sim_region_kind kind = is_managed                   ? SIM_REGION_MANAGED
+                                 : sim_pool_is_opened(region) ? SIM_REGION_IMPORTED
+                                                              : SIM_REGION_DEVICE;
     if (is_managed)
         sim_managed_forget((uintptr_t)ptr);
     else if (region && region->base == (uintptr_t)ptr)
         sim_pool_freed(region->base), sim_block_freed(region->base);
-    return sim_hip_result(free_memory(ptr, is_managed ? SIM_REGION_MANAGED : SIM_REGION_DEVICE));
+    return sim_hip_result(free_memory(ptr, kind));
 }
 
 hipError_t hipHostMalloc(void **out, size_t bytes, unsigned flags) {
     // Memory of one kind serves all flags: portable, mapped, write-combined, NUMA and coherence
     // hints.
-    constexpr unsigned KNOWN = 0x7 | 0xf0000000;
+    constexpr unsigned KNOWN = 0x7 | 0xf0000000, BOTH_COHERENCES = 0xc0000000;
     SIM_HIP_START_UNCAPTURED();
-    if (!out || flags & ~KNOWN)
+    if (!out || flags & ~KNOWN || (flags & BOTH_COHERENCES) == BOTH_COHERENCES)
         return sim_hip_result(hipErrorInvalidValue);
     *out = nullptr;
     if (bytes == 0)
@@ -158,6 +164,12 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
             return sim_hip_result(hipErrorInvalidValue);
         *(void **)data = ptr;
         break;
+    case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(bool *)data = sim_pointer_is_synced(ptr);
+        break;
+    case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned *)data = sim_pointer_id(region);
+        break;
     case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
         *(bool *)data = region->kind == SIM_REGION_MANAGED;
         break;
@@ -168,11 +180,19 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute attribute, hi
         *(void **)data = (void *)base;
         break;
     case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = bytes;
+        *(uint32_t *)data = (uint32_t)bytes; // as AMD's runtime writes it
         break;
     case HIP_POINTER_ATTRIBUTE_MAPPED:
         *(bool *)data = true;
         break;
+    case HIP_POINTER_ATTRIBUTE_CONTEXT: // AMD's runtime knows the names of these
+    case HIP_POINTER_ATTRIBUTE_P2P_TOKENS:
+    case HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE:
+    case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return sim_hip_result(hipErrorNotSupported);
     default:
         return sim_hip_result(hipErrorInvalidValue);
     }

@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools. A pool counts what is allocated from it and keeps no memory for later: what is
-// freed goes back at once, whatever the release threshold says.
-#include "../runtime.h"
+// Memory pools: which there are, and what the program sets for them. pool_blocks.c allocates.
+#include "pools.h"
 
 #include <stdlib.h>
 
-typedef struct allocation {
-    struct allocation *next;
-    uint64_t base, bytes;
-} allocation;
-
-struct sim_pool_of_memory {
-    struct sim_pool_of_memory *next;
-    sim_device *device;
-    bool is_default, is_destroyed; // destroyed: goes with its last allocation
-    allocation *allocations;
-    int reuse[3]; // hipMemPoolReuse…: flags that change nothing
-    uint64_t release_threshold, used, used_high, max_bytes;
-    uint32_t readers, writers; // devices, by bit
-};
-
 // The runtime's lock guards these.
-static hipMemPool_t pools;
+hipMemPool_t sim_pools;
 static hipMemPool_t current[SIM_MAX_DEVICES]; // null: the default one
 
 static hipMemPool_t new_pool(sim_device *device) {
@@ -30,30 +14,28 @@ static hipMemPool_t new_pool(sim_device *device) {
         free(pool);
         return nullptr;
     }
-    *pool = (struct sim_pool_of_memory){.next = pools,
+    *pool = (struct sim_pool_of_memory){.next = sim_pools,
                                         .device = device,
                                         .reuse = {1, 1, 1},
                                         .readers = 1u << device->id,
                                         .writers = 1u << device->id};
-    pools = pool;
+    sim_pools = pool;
     return pool;
 }
 
-static void free_pool(hipMemPool_t pool) {
-    hipMemPool_t *at = &pools;
+void sim_pool_drop(hipMemPool_t pool) {
+    hipMemPool_t *at = &sim_pools;
     while (*at != pool)
         at = &(*at)->next;
     *at = pool->next;
-    for (allocation *a = pool->allocations, *next; a; a = next) {
-        next = a->next;
-        free(a);
-    }
+    sim_pool_forget_blocks(&pool->allocations);
+    sim_pool_forget_blocks(&pool->freed);
     sim_handle_remove(SIM_HANDLE_POOL, pool);
     free(pool);
 }
 
 static hipMemPool_t default_pool(sim_device *device) {
-    hipMemPool_t pool = pools;
+    hipMemPool_t pool = sim_pools;
     while (pool && !(pool->is_default && pool->device == device))
         pool = pool->next;
     if (!pool && (pool = new_pool(device)))
@@ -73,8 +55,7 @@ static bool is_pool(hipMemPool_t pool) {
     return pool && sim_handle_is(SIM_HANDLE_POOL, pool) && !pool->is_destroyed;
 }
 
-/** Takes the lock for a pool. Returns false, without the lock, if the handle is no pool's. */
-static bool enter(hipMemPool_t pool) {
+bool sim_pool_enter(hipMemPool_t pool) {
     pthread_mutex_lock(&sim_hip.lock);
     if (is_pool(pool))
         return true;
@@ -88,62 +69,64 @@ static hipError_t leave(hipError_t error) {
     return sim_hip_result(error);
 }
 
-/** Allocates from a pool, with the lock held. */
-static hipError_t take_from(hipMemPool_t pool, void **out, size_t bytes) {
-    if (pool->max_bytes && bytes > pool->max_bytes - pool->used)
-        return hipErrorOutOfMemory;
-    allocation *a = calloc(1, sizeof *a);
-    hipError_t error = a ? sim_hip_alloc(pool->device, out, bytes) : hipErrorOutOfMemory;
-    if (error != hipSuccess || !bytes) {
-        free(a);
-        return error;
-    }
-    *a = (allocation){pool->allocations, (uintptr_t)*out, bytes};
-    pool->allocations = a;
-    pool->used += bytes;
-    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
-    return hipSuccess;
-}
+// ---- other processes
 
-hipError_t sim_pool_alloc(hipMemPool_t pool, void **out, size_t bytes) {
-    if (!pool)
-        return hipErrorOutOfMemory;
-    if (!enter(pool))
-        return hipErrorInvalidValue;
-    hipError_t error = take_from(pool, out, bytes);
-    pthread_mutex_unlock(&sim_hip.lock);
-    return error;
-}
-
-/** Takes an allocation out of a pool. Returns whether the pool had it. */
-static bool take_out(hipMemPool_t pool, uint64_t base) {
-    allocation **at = &pool->allocations, *a;
-    while (*at && (*at)->base != base)
-        at = &(*at)->next;
-    if (!(a = *at))
+bool sim_pool_is_shareable(hipMemPool_t pool) {
+    if (!sim_pool_enter(pool))
         return false;
-    *at = a->next;
-    pool->used -= a->bytes;
-    free(a);
+    const bool is_shareable = pool->is_shareable;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return is_shareable;
+}
+
+hipMemPool_t sim_pool_import(sim_device *device) {
+    pthread_mutex_lock(&sim_hip.lock);
+    hipMemPool_t pool = new_pool(device);
+    if (pool)
+        pool->is_imported = true;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return pool;
+}
+
+sim_device *sim_pool_importer(hipMemPool_t pool) {
+    if (!sim_pool_enter(pool))
+        return nullptr;
+    sim_device *device = pool->is_imported ? pool->device : nullptr;
+    pthread_mutex_unlock(&sim_hip.lock);
+    return device;
+}
+
+bool sim_pool_adopt(hipMemPool_t pool, uint64_t base, uint64_t bytes) {
+    sim_pool_block *a = calloc(1, sizeof *a);
+    if (!a || !sim_pool_enter(pool)) {
+        free(a);
+        return false;
+    }
+    *a = (sim_pool_block){.base = base, .bytes = bytes};
+    sim_pool_enter_block(pool, a);
+    pthread_mutex_unlock(&sim_hip.lock);
     return true;
 }
 
-void sim_pool_freed(uint64_t base) {
+sim_pool_share sim_pool_share_of(uint64_t base) {
+    sim_pool_share share = SIM_POOL_NONE;
     pthread_mutex_lock(&sim_hip.lock);
-    hipMemPool_t pool = pools;
-    while (pool && !take_out(pool, base))
-        pool = pool->next;
-    if (pool && pool->is_destroyed && !pool->allocations)
-        free_pool(pool);
+    for (const struct sim_pool_of_memory *pool = sim_pools; pool; pool = pool->next)
+        for (const sim_pool_block *a = pool->allocations; a; a = a->next)
+            if (a->base == base)
+                share = pool->is_imported    ? SIM_POOL_IMPORTED
+                        : pool->is_shareable ? SIM_POOL_SHAREABLE
+                                             : SIM_POOL_NONE;
     pthread_mutex_unlock(&sim_hip.lock);
+    return share;
 }
 
 void sim_pools_reset(const sim_device *device) {
     pthread_mutex_lock(&sim_hip.lock);
-    for (hipMemPool_t pool = pools, next; pool; pool = next) {
+    for (hipMemPool_t pool = sim_pools, next; pool; pool = next) {
         next = pool->next;
         if (!device || pool->device == device)
-            free_pool(pool);
+            sim_pool_drop(pool);
     }
     for (uint32_t i = 0; i < SIM_MAX_DEVICES; i++)
         if (!device || i == device->id)
@@ -178,32 +161,38 @@ hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool) {
     SIM_HIP_START();
     if (!sim_hip_device_at(device) || !pool) // as AMD's runtime has it
         return sim_hip_result(hipErrorInvalidValue);
-    if (!enter(pool))
+    if (!sim_pool_enter(pool))
         return sim_hip_result(hipErrorInvalidDevice);
     const bool is_its = pool->device->id == (uint32_t)device;
-    if (is_its)
+    if (is_its && !pool->is_imported)
         current[device] = pool;
-    return leave(is_its ? hipSuccess : hipErrorInvalidDevice);
+    return leave(!is_its             ? hipErrorInvalidDevice
+                 : pool->is_imported ? hipErrorInvalidValue
+                                     : hipSuccess);
 }
 
 // ---- pools of the program's own
 
-/** Makes a pool of a device's memory. One that other processes could open is not supported. */
+/** Makes a pool of a device's memory, which other processes may open if its handles are
+ *  descriptors. */
 hipError_t hipMemPoolCreate(hipMemPool_t *out, const hipMemPoolProps *props) {
-    enum { PINNED = 1, DEVICE = 1 };
+    enum { PINNED = 1, DEVICE = 1, NO_HANDLE = 0, DESCRIPTOR = 1 };
     SIM_HIP_START();
     if (!out || !props || props->allocType != PINNED || props->location.type != DEVICE ||
         !sim_hip_device_at(props->location.id)) {
         return sim_hip_result(hipErrorInvalidValue);
     }
-    if (props->handleTypes) {
-        sim_hip_report("hipMemPoolCreate", "handles for other processes: not supported");
+    if (props->handleTypes != NO_HANDLE && props->handleTypes != DESCRIPTOR) {
+        sim_hip_report("hipMemPoolCreate", "handle type %d; accepted: 0, none, and 1, a descriptor",
+                       (int)props->handleTypes);
         return sim_hip_result(hipErrorNotSupported);
     }
     pthread_mutex_lock(&sim_hip.lock);
     hipMemPool_t pool = new_pool(sim_hip_device_at(props->location.id));
-    if (pool)
+    if (pool) {
         pool->max_bytes = props->maxSize;
+        pool->is_shareable = props->handleTypes == DESCRIPTOR;
+    }
     pthread_mutex_unlock(&sim_hip.lock);
     if (pool)
         *out = pool;
@@ -212,23 +201,30 @@ hipError_t hipMemPoolCreate(hipMemPool_t *out, const hipMemPoolProps *props) {
 
 hipError_t hipMemPoolDestroy(hipMemPool_t pool) {
     SIM_HIP_START();
-    if (!enter(pool))
+    if (!sim_pool_enter(pool))
         return sim_hip_result(hipErrorInvalidValue);
     if (pool->is_default)
         return leave(hipErrorInvalidValue);
     if (current[pool->device->id] == pool)
         current[pool->device->id] = nullptr;
     pool->is_destroyed = true;
-    if (!pool->allocations)
-        free_pool(pool);
-    return leave(hipSuccess);
+    sim_pool_block *released = sim_pool_release(pool, 0);
+    sim_pool_drop_if_empty(pool);
+    leave(hipSuccess);
+    sim_pool_free_blocks(released);
+    return hipSuccess;
 }
 
-/** Checks its arguments: a pool keeps nothing that could be trimmed. */
+/** Gives back what the pool keeps for later, until it has no more than `bytes`. What a stream has
+ *  not yet freed stays. */
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytes) {
     SIM_HIP_START();
-    (void)bytes;
-    return enter(pool) ? leave(hipSuccess) : sim_hip_result(hipErrorInvalidValue);
+    if (!sim_pool_enter(pool))
+        return sim_hip_result(hipErrorInvalidValue);
+    sim_pool_block *released = sim_pool_release(pool, bytes);
+    leave(hipSuccess);
+    sim_pool_free_blocks(released);
+    return hipSuccess;
 }
 
 hipError_t hipMallocFromPoolAsync(void **out, size_t bytes, hipMemPool_t pool, hipStream_t stream) {
@@ -236,11 +232,11 @@ hipError_t hipMallocFromPoolAsync(void **out, size_t bytes, hipMemPool_t pool, h
     sim_stream *s = sim_hip_stream(stream);
     if (!out || !pool)
         return sim_hip_result(hipErrorInvalidValue);
-    if (s && s->capture && enter(pool)) {
+    if (s && s->capture && sim_pool_enter(pool)) {
         leave(hipSuccess);
         return sim_hip_result(sim_capture_alloc(s, out, bytes));
     }
-    return sim_hip_result(s ? sim_pool_alloc(pool, out, bytes) : hipErrorInvalidHandle);
+    return sim_hip_result(s ? sim_pool_alloc(pool, out, bytes, s) : hipErrorInvalidHandle);
 }
 
 // ---- attributes
@@ -250,15 +246,16 @@ enum { REUSE_FIRST = 1, REUSE_LAST = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED
 /** Sets a flag, the threshold, or a high-water mark, which can only be set to 0. */
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, int attribute, void *value) {
     SIM_HIP_START();
-    if (!value || !enter(pool))
+    if (!value || !sim_pool_enter(pool))
         return sim_hip_result(hipErrorInvalidValue);
-    const bool is_mark = attribute == RESERVED_HIGH || attribute == USED_HIGH;
     if (attribute >= REUSE_FIRST && attribute <= REUSE_LAST)
         pool->reuse[attribute - REUSE_FIRST] = *(int *)value;
     else if (attribute == THRESHOLD)
         pool->release_threshold = *(uint64_t *)value;
-    else if (is_mark && *(uint64_t *)value == 0)
+    else if (attribute == USED_HIGH && *(uint64_t *)value == 0)
         pool->used_high = pool->used;
+    else if (attribute == RESERVED_HIGH && *(uint64_t *)value == 0)
+        pool->reserved_high = pool->used + pool->kept;
     else
         return leave(hipErrorInvalidValue);
     return leave(hipSuccess);
@@ -266,15 +263,17 @@ hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, int attribute, void *value)
 
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value) {
     SIM_HIP_START();
-    if (!value || !enter(pool))
+    if (!value || !sim_pool_enter(pool))
         return sim_hip_result(hipErrorInvalidValue);
     if (attribute >= REUSE_FIRST && attribute <= REUSE_LAST)
         *(int *)value = pool->reuse[attribute - REUSE_FIRST];
     else if (attribute == THRESHOLD)
         *(uint64_t *)value = pool->release_threshold;
     else if (attribute == RESERVED || attribute == USED)
-        *(uint64_t *)value = pool->used;
-    else if (attribute == RESERVED_HIGH || attribute == USED_HIGH)
+        *(uint64_t *)value = pool->used + (attribute == RESERVED ? pool->kept : 0);
+    else if (attribute == RESERVED_HIGH)
+        *(uint64_t *)value = pool->reserved_high;
+    else if (attribute == USED_HIGH)
         *(uint64_t *)value = pool->used_high;
     else
         return leave(hipErrorInvalidValue);
@@ -285,26 +284,29 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, int attribute, void *value)
 
 enum { LOCATION_DEVICE = 1, ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_ALL = 3 };
 
-/** Returns whether the descriptions can be those of a device's pool. */
-static bool are_good(const sim_device *device, const hipMemAccessDesc *list, size_t count) {
+/** Checks that the descriptions can be those of a device's pool. */
+static hipError_t check(const sim_device *device, const hipMemAccessDesc *list, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const int flags = list[i].flags, id = list[i].location.id;
         const bool is_own = sim_hip_device_at(id) == device;
-        if (list[i].location.type != LOCATION_DEVICE || !sim_hip_device_at(id) ||
+        if (!sim_hip_device_at(id))
+            return hipErrorInvalidDevice;
+        if (list[i].location.type != LOCATION_DEVICE ||
             (flags != ACCESS_NONE && flags != ACCESS_READ && flags != ACCESS_ALL) ||
             (is_own && flags == ACCESS_NONE)) {
-            return false;
+            return hipErrorInvalidValue;
         }
     }
-    return true;
+    return hipSuccess;
 }
 
 hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *list, size_t count) {
     SIM_HIP_START();
-    if ((count && !list) || count > sim_hip.num_devices || !enter(pool))
+    if ((count && !list) || count > sim_hip.num_devices || !sim_pool_enter(pool))
         return sim_hip_result(hipErrorInvalidValue);
-    if (!are_good(pool->device, list, count))
-        return leave(hipErrorInvalidValue);
+    hipError_t error = check(pool->device, list, count);
+    if (error != hipSuccess)
+        return leave(error);
     for (size_t i = 0; i < count; i++) {
         const uint32_t bit = 1u << list[i].location.id;
         pool->readers = list[i].flags ? pool->readers | bit : pool->readers & ~bit;
@@ -316,7 +318,7 @@ hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *list, 
 hipError_t hipMemPoolGetAccess(int *flags, hipMemPool_t pool, hipMemLocation *location) {
     SIM_HIP_START();
     if (!flags || !location || location->type != LOCATION_DEVICE ||
-        !sim_hip_device_at(location->id) || !enter(pool)) {
+        !sim_hip_device_at(location->id) || !sim_pool_enter(pool)) {
         return sim_hip_result(hipErrorInvalidValue);
     }
     const uint32_t bit = 1u << location->id;

@@ -180,7 +180,7 @@ static void test_pools(void **state) {
     wrong.location.id = 99;
     assert_int_equal(hip.hipMemPoolCreate(&pool, &wrong), hipErrorInvalidValue);
     wrong = props;
-    wrong.handleTypes = 1; // a file descriptor for another process
+    wrong.handleTypes = 2; // a handle of Windows
     assert_int_equal(hip.hipMemPoolCreate(&pool, &wrong), hipErrorNotSupported);
 }
 

@@ -183,9 +183,18 @@ static bool add_options(rtc_args *args, int count, const char **options, bool *i
 static bool compile(const char *folder, const char *output, const char *form, int count,
                     const char **options, bool *is_rdc) {
     rtc_args args = {};
-    const char *const fixed[] = {
-        "-x",  "hip",        "--cuda-device-only", "--no-gpu-bundle-output", "-D__HIPCC_RTC__",
-        "-O3", "-std=c++17", "-include",           "hip/hip_runtime.h"};
+    // The version comes first: without it clang takes the device for one that has no malloc.
+    const char *const fixed[] = {"-x",
+                                 "hip",
+                                 "--cuda-device-only",
+                                 "--no-gpu-bundle-output",
+                                 "-D__HIPCC_RTC__",
+                                 "-O3",
+                                 "-std=c++17",
+                                 "-imacros",
+                                 "hip/hip_version.h",
+                                 "-include",
+                                 "hip/hip_runtime.h"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         rtc_arg(&args, "%s", fixed[i]);
     rtc_arg(&args, "--rocm-path=%s", rtc_rocm());
