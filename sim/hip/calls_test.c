@@ -469,6 +469,7 @@ static void test_bad_arguments(void **state) {
         CASE(hipErrorInvalidValue, hip.hipPointerGetAttributes(nullptr, d)),
         CASE(hipErrorInvalidValue, hip.hipStreamCreate(nullptr)),
         CASE(hipErrorInvalidValue, hip.hipStreamCreateWithFlags(&stream, 0x10)),
+        CASE(hipErrorInvalidValue, hip.hipStreamGetFlags(nullptr, (unsigned *)&value)),
         CASE(hipErrorInvalidHandle, hip.hipStreamDestroy(nullptr)),
         CASE(hipErrorContextIsDestroyed, hip.hipStreamSynchronize((hipStream_t)host)),
         CASE(hipErrorContextIsDestroyed,

@@ -16,11 +16,14 @@ hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest) {
     return hipSuccess;
 }
 
+/** Tells how a stream was made, which the default stream was not. */
 hipError_t hipStreamGetFlags(hipStream_t handle, unsigned *flags) {
     SIM_HIP_START();
     const sim_stream *stream = sim_hip_stream(handle);
-    if (!stream || !flags)
-        return sim_hip_result(stream ? hipErrorInvalidValue : hipErrorContextIsDestroyed);
+    if (!handle || !flags)
+        return sim_hip_result(hipErrorInvalidValue);
+    if (!stream)
+        return sim_hip_result(hipErrorContextIsDestroyed);
     *flags = stream->flags;
     return hipSuccess;
 }

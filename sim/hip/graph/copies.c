@@ -14,7 +14,7 @@ hipError_t sim_node_set_box(hipGraphNode_t node, const sim_box *box, hipMemcpyKi
 static hipError_t set_copy(hipGraphNode_t node, const hipMemcpy3DParms *p) {
     sim_box box;
     hipError_t error = sim_hip_volume(&box, p);
-    if (error == hipSuccess && (!box.width || !box.height || !box.depth || box.dst == box.src))
+    if (error == hipSuccess && (!box.width || !box.height || !box.depth))
         error = hipErrorInvalidValue; // a node copies something
     error = error == hipSuccess ? sim_node_set_box(node, &box, p->kind) : error;
     if (error == hipSuccess) {
@@ -83,28 +83,46 @@ hipError_t hipGraphExecMemcpyNodeSetParams(hipGraphExec_t exec, hipGraphNode_t n
     return set_exec(exec, node, params);
 }
 
-// ---- rows
+// ---- rows, which are not copied onto themselves, unlike boxes
+
+static bool is_idle(const hipMemcpy3DParms *row) {
+    return row->dstPtr.ptr == row->srcPtr.ptr;
+}
+
+static hipError_t add_row(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,
+                          size_t count, const hipMemcpy3DParms *row) {
+    return is_idle(row) ? sim_hip_result(hipErrorInvalidValue) : add(out, graph, on, count, row);
+}
+
+static hipError_t set_row(hipGraphNode_t node, const hipMemcpy3DParms *row) {
+    return is_idle(row) ? sim_hip_result(hipErrorInvalidValue) : set(node, row);
+}
+
+static hipError_t set_exec_row(hipGraphExec_t exec, hipGraphNode_t node,
+                               const hipMemcpy3DParms *row) {
+    return is_idle(row) ? sim_hip_result(hipErrorInvalidValue) : set_exec(exec, node, row);
+}
 
 hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,
                                    size_t count, void *dst, const void *src, size_t bytes,
                                    hipMemcpyKind kind) {
     SIM_HIP_START();
     const hipMemcpy3DParms row = row_of(dst, src, bytes, kind);
-    return add(out, graph, on, count, &row);
+    return add_row(out, graph, on, count, &row);
 }
 
 hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src,
                                          size_t bytes, hipMemcpyKind kind) {
     SIM_HIP_START();
     const hipMemcpy3DParms row = row_of(dst, src, bytes, kind);
-    return set(node, &row);
+    return set_row(node, &row);
 }
 
 hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t exec, hipGraphNode_t node, void *dst,
                                              const void *src, size_t bytes, hipMemcpyKind kind) {
     SIM_HIP_START();
     const hipMemcpy3DParms row = row_of(dst, src, bytes, kind);
-    return set_exec(exec, node, &row);
+    return set_exec_row(exec, node, &row);
 }
 
 // ---- variables
@@ -126,7 +144,7 @@ hipError_t hipGraphAddMemcpyNodeToSymbol(hipGraphNode_t *out, hipGraph_t graph,
     SIM_HIP_START();
     hipMemcpy3DParms row;
     hipError_t error = symbol_row(&row, nullptr, src, symbol, bytes, offset, kind);
-    return error == hipSuccess ? add(out, graph, on, count, &row) : sim_hip_result(error);
+    return error == hipSuccess ? add_row(out, graph, on, count, &row) : sim_hip_result(error);
 }
 
 hipError_t hipGraphAddMemcpyNodeFromSymbol(hipGraphNode_t *out, hipGraph_t graph,
@@ -137,7 +155,7 @@ hipError_t hipGraphAddMemcpyNodeFromSymbol(hipGraphNode_t *out, hipGraph_t graph
     hipMemcpy3DParms row;
     hipError_t error =
         dst ? symbol_row(&row, dst, nullptr, symbol, bytes, offset, kind) : hipErrorInvalidValue;
-    return error == hipSuccess ? add(out, graph, on, count, &row) : sim_hip_result(error);
+    return error == hipSuccess ? add_row(out, graph, on, count, &row) : sim_hip_result(error);
 }
 
 hipError_t hipGraphMemcpyNodeSetParamsToSymbol(hipGraphNode_t node, const void *symbol,
@@ -146,7 +164,7 @@ hipError_t hipGraphMemcpyNodeSetParamsToSymbol(hipGraphNode_t node, const void *
     SIM_HIP_START();
     hipMemcpy3DParms row;
     hipError_t error = symbol_row(&row, nullptr, src, symbol, bytes, offset, kind);
-    return error == hipSuccess ? set(node, &row) : sim_hip_result(error);
+    return error == hipSuccess ? set_row(node, &row) : sim_hip_result(error);
 }
 
 hipError_t hipGraphMemcpyNodeSetParamsFromSymbol(hipGraphNode_t node, void *dst, const void *symbol,
@@ -155,7 +173,7 @@ hipError_t hipGraphMemcpyNodeSetParamsFromSymbol(hipGraphNode_t node, void *dst,
     hipMemcpy3DParms row;
     hipError_t error =
         dst ? symbol_row(&row, dst, nullptr, symbol, bytes, offset, kind) : hipErrorInvalidValue;
-    return error == hipSuccess ? set(node, &row) : sim_hip_result(error);
+    return error == hipSuccess ? set_row(node, &row) : sim_hip_result(error);
 }
 
 hipError_t hipGraphExecMemcpyNodeSetParamsToSymbol(hipGraphExec_t exec, hipGraphNode_t node,
@@ -165,7 +183,7 @@ hipError_t hipGraphExecMemcpyNodeSetParamsToSymbol(hipGraphExec_t exec, hipGraph
     SIM_HIP_START();
     hipMemcpy3DParms row;
     hipError_t error = symbol_row(&row, nullptr, src, symbol, bytes, offset, kind);
-    return error == hipSuccess ? set_exec(exec, node, &row) : sim_hip_result(error);
+    return error == hipSuccess ? set_exec_row(exec, node, &row) : sim_hip_result(error);
 }
 
 hipError_t hipGraphExecMemcpyNodeSetParamsFromSymbol(hipGraphExec_t exec, hipGraphNode_t node,
@@ -175,7 +193,7 @@ hipError_t hipGraphExecMemcpyNodeSetParamsFromSymbol(hipGraphExec_t exec, hipGra
     hipMemcpy3DParms row;
     hipError_t error =
         dst ? symbol_row(&row, dst, nullptr, symbol, bytes, offset, kind) : hipErrorInvalidValue;
-    return error == hipSuccess ? set_exec(exec, node, &row) : sim_hip_result(error);
+    return error == hipSuccess ? set_exec_row(exec, node, &row) : sim_hip_result(error);
 }
 
 // ---- fills

@@ -419,6 +419,74 @@ static void test_capture_to_graph(void **state) {
     OK(hip.hipFree(d));
 }
 
+/** A copy keeps the direction by which it was made, in executable graphs and their updates. */
+static void test_directions(void **state) {
+    (void)state;
+    uint32_t words[COUNT] = {};
+    hipGraph_t graph, other;
+    hipGraphExec_t exec;
+    hipGraphNode_t copy, second, at;
+    hipGraphExecUpdateResult result;
+    void *d = device_alloc(BYTES, nullptr), *e = device_alloc(BYTES, nullptr);
+    const hipError_t bad = hipErrorInvalidValue;
+    OK(hip.hipGraphCreate(&graph, 0));
+    OK(hip.hipGraphCreate(&other, 0));
+    OK(hip.hipGraphAddMemcpyNode1D(&copy, graph, nullptr, 0, d, words, BYTES,
+                                   hipMemcpyHostToDevice));
+    OK(hip.hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+    OK(hip.hipGraphExecMemcpyNodeSetParams1D(exec, copy, e, words, BYTES, hipMemcpyHostToDevice));
+    assert_int_equal(
+        hip.hipGraphExecMemcpyNodeSetParams1D(exec, copy, e, words, BYTES, hipMemcpyDefault), bad);
+    assert_int_equal(
+        hip.hipGraphExecMemcpyNodeSetParams1D(exec, copy, e, d, BYTES, hipMemcpyDeviceToDevice),
+        bad);
+    OK(hip.hipGraphAddMemcpyNode1D(&second, other, nullptr, 0, words, d, BYTES,
+                                   hipMemcpyDeviceToHost));
+    assert_int_equal(hip.hipGraphExecUpdate(exec, other, &at, &result),
+                     hipErrorGraphExecUpdateFailure);
+    assert_int_equal(result, hipGraphExecUpdateErrorParametersChanged);
+    assert_ptr_equal(at, second);
+    // A row is not copied onto itself, a box may be.
+    hipMemcpy3DParms box = {.dstPtr = {d, BYTES, BYTES, 1},
+                            .srcPtr = {d, BYTES, BYTES, 1},
+                            .extent = {BYTES, 1, 1},
+                            .kind = hipMemcpyDeviceToDevice};
+    OK(hip.hipGraphAddMemcpyNode(&second, other, nullptr, 0, &box));
+    assert_int_equal(
+        hip.hipGraphAddMemcpyNode1D(&second, other, nullptr, 0, d, d, BYTES, hipMemcpyDefault),
+        bad);
+    box.srcPtr.pitch = 4; // less than the row
+    assert_int_equal(hip.hipGraphAddMemcpyNode(&second, other, nullptr, 0, &box), bad);
+    OK(hip.hipGraphExecDestroy(exec));
+    OK(hip.hipGraphDestroy(graph));
+    OK(hip.hipGraphDestroy(other));
+    OK(hip.hipFree(d));
+    OK(hip.hipFree(e));
+}
+
+/** A graph can be its own child, as it was before. */
+static void test_own_child(void **state) {
+    (void)state;
+    uint8_t *d = device_alloc(4, nullptr), got[4];
+    hipGraph_t graph, child;
+    hipGraphExec_t exec;
+    hipGraphNode_t fill, node;
+    size_t count;
+    const hipMemsetParams seven = {d, 1, 1, 4, 7, 4};
+    OK(hip.hipGraphCreate(&graph, 0));
+    OK(hip.hipGraphAddMemsetNode(&fill, graph, nullptr, 0, &seven));
+    OK(hip.hipGraphAddChildGraphNode(&node, graph, &fill, 1, graph));
+    OK(hip.hipGraphChildGraphNodeGetGraph(node, &child));
+    OK(hip.hipGraphGetNodes(child, nullptr, &count));
+    assert_int_equal(count, 1);
+    OK(hip.hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+    OK(hip.hipGraphLaunch(exec, nullptr));
+    take(got, d, 4);
+    assert_memory_equal(got, "\7\7\7\7", 4);
+    OK(hip.hipGraphExecDestroy(exec));
+    OK(hip.hipGraphDestroy(graph));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_memory, start),
@@ -432,6 +500,8 @@ int main(void) {
         cmocka_unit_test_setup(test_objects, start),
         cmocka_unit_test_setup(test_dot, start),
         cmocka_unit_test_setup(test_capture_to_graph, start),
+        cmocka_unit_test_setup(test_directions, start),
+        cmocka_unit_test_setup(test_own_child, start),
     };
     open_library();
     return cmocka_run_group_tests(tests, nullptr, nullptr);
