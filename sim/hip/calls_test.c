@@ -135,7 +135,7 @@ static void test_extended_launches(void **state) {
     OK(hip.hipEventQuery(first));
     assert_int_equal(hip.hipExtModuleLaunchKernel(f, 100, 1, 1, 64, 1, 1, 0, nullptr, params,
                                                   nullptr, nullptr, nullptr, 0),
-                     hipErrorInvalidConfiguration);
+                     hipErrorInvalidValue);
     assert_int_equal(hip.hipExtLaunchKernel(&count, (dim3){1, 1, 1}, (dim3){1, 1, 1}, params, 0,
                                             nullptr, nullptr, nullptr, 0),
                      hipErrorInvalidDeviceFunction);
@@ -493,6 +493,7 @@ static void test_bad_arguments(void **state) {
         CASE(hipErrorInvalidValue,
              hip.hipModuleGetFunction((hipFunction_t *)&p, modules[0], nullptr)),
         CASE(hipErrorNotFound, hip.hipModuleGetGlobal(&p, &bytes, modules[0], "none")),
+        CASE(hipErrorInvalidValue, hip.hipModuleGetGlobal(nullptr, nullptr, modules[0], "none")),
         CASE(hipErrorInvalidHandle,
              hip.hipFuncGetAttribute(&value, HIP_FUNC_ATTRIBUTE_NUM_REGS, nullptr)),
         CASE(hipErrorInvalidDeviceFunction, hip.hipFuncGetAttributes(&(hipFuncAttributes){}, host)),

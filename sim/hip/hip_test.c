@@ -299,8 +299,16 @@ static void test_launch_checks(void **state) {
     (void)state;
     hipFunction_t f = kernel(modules[2], "t_peek");
     void *params[] = {nullptr, nullptr};
-    assert_int_equal(launch(f, 0, 1, nullptr, params, 16), hipErrorInvalidConfiguration);
-    assert_int_equal(launch(f, 1, 1025, nullptr, params, 16), hipErrorInvalidConfiguration);
+    assert_int_equal(launch(f, 0, 1, nullptr, params, 16), hipErrorInvalidValue);
+    assert_int_equal(launch(f, 1, 0, nullptr, params, 16), hipErrorInvalidValue);
+    assert_int_equal(launch(f, 1, 1025, nullptr, params, 16), hipErrorInvalidValue);
+    assert_int_equal(launch(f, (unsigned)INT32_MAX + 1, 1, nullptr, params, 16),
+                     hipErrorInvalidValue);
+    assert_int_equal(
+        hip.hipModuleLaunchKernel(f, 1, 65537, 1, 1, 1, 1, 0, nullptr, params, nullptr),
+        hipErrorInvalidValue);
+    assert_int_equal(hip.hipModuleLaunchKernel(f, 1, 1, 1, 32, 33, 1, 0, nullptr, params, nullptr),
+                     hipErrorInvalidValue);
     assert_int_equal(
         hip.hipModuleLaunchKernel(f, 1, 1, 1, 1, 1, 1, 65537, nullptr, params, nullptr),
         hipErrorInvalidValue);
@@ -310,7 +318,7 @@ static void test_launch_checks(void **state) {
     const unsigned max = UINT32_MAX; // the number of workgroups has more than 64 bits
     assert_int_equal(
         hip.hipModuleLaunchKernel(f, max, max, max, 1, 1, 1, 0, nullptr, params, nullptr),
-        hipErrorInvalidConfiguration);
+        hipErrorInvalidValue);
     hipStream_t stream;
     OK(hip.hipStreamCreate(&stream));
     OK(hip.hipStreamDestroy(stream));

@@ -406,6 +406,20 @@ hipError_t sim_hip_launch_op(sim_op **out, const sim_device *device, const sim_l
     return error;
 }
 
+/** Checks what AMD's runtime calls a wrong value where a graph's node has a wrong configuration: no
+ *  work-items, and in launches of modules' functions also shapes beyond the device's limits. */
+static bool is_wrong_value(const sim_launch *l) {
+    const uint32_t max_grid[3] = {INT32_MAX, 65536, 65536};
+    bool is_empty = false, is_beyond = false;
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        is_empty |= !l->grid[i] || !l->block[i];
+        is_beyond |= l->grid[i] > max_grid[i] || l->block[i] > MAX_BLOCK;
+        threads *= l->block[i] <= MAX_BLOCK ? l->block[i] : 1;
+    }
+    return is_empty || (!l->host && (is_beyond || threads > MAX_BLOCK));
+}
+
 hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch) {
     sim_stream *stream = sim_hip_stream(handle);
     sim_op *op;
@@ -414,6 +428,8 @@ hipError_t sim_hip_queue_launch(hipStream_t handle, const sim_launch *launch) {
     sim_launch l = *launch;
     if (!sim_hip_is_function(l.function)) // then it may be a library's kernel
         sim_library_function(&l.function, launch->function, stream->device);
+    if (sim_hip_is_function(l.function) && is_wrong_value(&l))
+        return hipErrorInvalidValue;
     hipError_t error = sim_hip_launch_op(&op, stream->device, &l);
     return error == hipSuccess ? sim_hip_queue(stream, op, nullptr) : error;
 }

@@ -28,7 +28,7 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t items_x, uint32_t 
     for (int i = 0; i < 3;
          i++) { // a last workgroup that is smaller than the others is not supported
         if (block[i] == 0 || items[i] % block[i])
-            return sim_hip_result(hipErrorInvalidConfiguration);
+            return sim_hip_result(f ? hipErrorInvalidValue : hipErrorInvalidHandle);
         grid[i] = items[i] / block[i];
     }
     return sim_hip_result(

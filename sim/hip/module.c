@@ -269,8 +269,10 @@ hipError_t hipModuleGetFunctionCount(unsigned *count, hipModule_t module) {
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *out, size_t *bytes, hipModule_t module,
                               const char *name) {
     SIM_HIP_START();
-    if (!name || !*name || !enter(module))
-        return sim_hip_result(name && *name ? hipErrorInvalidHandle : hipErrorInvalidValue);
+    if (!name || !*name || (!out && !bytes))
+        return sim_hip_result(hipErrorInvalidValue);
+    if (!enter(module))
+        return sim_hip_result(hipErrorInvalidHandle);
     uint64_t addr, size;
     if (!sim_module_find_managed(module, name, &addr, &size) &&
         !sim_object_global(module->object, name, &addr, &size))
