@@ -100,9 +100,11 @@ class Recipe:
         return [(folder / source[1], target[1], options)] if source and target else []
 
     def of(self, program_text):
-        """Returns the modules and executables that a test names, itself or in a header of the folder."""
+        """Returns the executables that a test names, itself or in a header of the folder, and the modules that it or they name."""
         text = program_text + self.headers
-        return [m for m in self.modules if m[1] in text], [e for e in self.executables if f'"{e[1]}"' in text]
+        executables = [e for e in self.executables if f'"{e[1]}"' in text]
+        text += "".join(source.read_text(errors="replace") for source, _ in executables if source.exists())
+        return [m for m in self.modules if m[1] in text], executables
 
 
 def _unit_programs(root):
