@@ -8,10 +8,11 @@
 
 Times are modelled, with the board's power limit and without it, of the sum of a call's kernels; nothing is measured. A case
 is one token for each request, from pages of 16 keys in random order (MLA: quern 64, AITER 1): attention of 32 heads
-on 8 of 128, or MLA of 512 + 64. q is bf16, but AITER's kernels for MLA's FP8 take q in FP8, too, and so does a case with
-"q8" in its name. AITER's own merge of MLA's parts is Triton's and is not in its times; nor do its kernels for attention
-cut the keys. Each side of a case runs once in a process of its own, and nothing is in a cache before. The limit is the
-longer of what the modelled memory takes for the keys and values, once, and the matrix units at 2.1 GHz for the products.
+on 8 of 128, or MLA of 512 + 64. q is bf16, but AITER's kernels for MLA's FP8 take q in FP8, too, and so does quern in a case
+with "q8" in its name. Behind an @ stand the keys of a chunk of quern's, or "all". AITER's own merge of MLA's parts is
+Triton's and is not in its times; nor do its kernels for attention cut the keys. Each side of a case runs once in a process of
+its own, and nothing is in a cache before. The limit is the longer of what the modelled memory takes for the keys and values,
+once, and the matrix units at 2.1 GHz for the products.
 """
 
 import argparse
@@ -43,19 +44,19 @@ LATENT, ROPE = 512, 64  # of MLA
 UNITS = 304
 HBM_GB_S = 128 * 32.8  # sim/chip/timing.c
 PEAK_TFLOPS = {"bf16": 1307.4, "fp8": 2614.9}
-CASES = ["64x4096-bf16", "64x4096-fp8", "256x1024-bf16", "256x1024-fp8", "8x4096-bf16", "8x4096-fp8", "1x16384-bf16",
-         "1x16384-fp8", "mla-64x4096x16-bf16", "mla-64x4096x16-fp8", "mla-128x4096x16-bf16", "mla-128x4096x16-fp8",
-         "mla-64x4096x128-bf16", "mla-64x4096x128-fp8", "mla-64x4096x128-fp8-q8", "mla-128x4096x128-fp8",
-         "mla-128x4096x128-fp8-q8"]
+CASES = ["64x4096-bf16", "64x4096-bf16@all", "64x4096-fp8", "64x4096-fp8@all", "8x4096-bf16", "8x4096-fp8",
+         "mla-64x4096x16-bf16", "mla-64x4096x16-bf16@1024", "mla-64x4096x16-fp8", "mla-64x4096x16-fp8@1024", "mla-8x4096x16-fp8",
+         "mla-64x4096x128-bf16", "mla-64x4096x128-bf16@1024", "mla-64x4096x128-fp8@1024", "mla-64x4096x128-fp8-q8",
+         "mla-64x4096x128-fp8-q8@1024"]
 DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fnuz"}
 
 
 class Case:
-    def __init__(self, name, chunk=0):
-        found = re.fullmatch(r"(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?", name)
+    def __init__(self, name):
+        found = re.fullmatch(r"(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?(?:@(\d+|all))?", name)
         if not found or bool(found[1]) != bool(found[4]):
-            raise argparse.ArgumentTypeError(f"found {name}, accepted: 64x4096-bf16, mla-64x4096x16-fp8 and the like")
-        self.chunk, self.is_mla, self.kind = chunk, bool(found[1]), found[5]
+            raise argparse.ArgumentTypeError(f"found {name}, accepted: 64x4096-bf16, mla-64x4096x16-fp8-q8@1024 and the like")
+        self.chunk, self.is_mla, self.kind = -1 if found[7] == "all" else int(found[7] or 0), bool(found[1]), found[5]
         self.batch, self.keys, self.heads = int(found[2]), int(found[3]), int(found[4] or QO_HEADS)
         self.q_kind = self.kind if found[6] else "bf16"
         self.page = 64 if self.is_mla else 16
@@ -80,7 +81,7 @@ class Quern(Library):
     """libquern with tensors in the simulated chip's memory."""
 
     def __init__(self, path):
-        super().__init__(path)
+        super().__init__(path, "gfx942")
         self.api = hip.Hip(str(pathlib.Path(path).with_name("libquernsim.so.0")))
 
     def pointer(self, dtype, shape, address=None, strides=None):
@@ -238,7 +239,7 @@ def model(options, name, side):
         profile = pathlib.Path(folder) / "profile.json"
         env = dict(os.environ, QUERN_SIM=f"arch=gfx942;clock=sample;profile={profile}")
         done = subprocess.run([sys.executable, __file__, "--library", options.library, "--aiter", options.aiter or "",
-                               "--chunk", str(options.chunk), "--one", name, side], env=env, capture_output=True, text=True)
+                               "--one", name, side], env=env, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{name}, {side}: {done.stderr.strip()}")
         clocks = [k["clock"] for k in json.loads(profile.read_text())["kernels"]]
@@ -248,29 +249,35 @@ def model(options, name, side):
             "tflops": round(case.flops / ns / 1e3, 1), "gb_s": round(case.bytes / ns, 1), "of_limit": case.limit_us() * 1e3 / ns}
 
 
+def command():
+    """Returns the command without what differs from machine to machine."""
+    words = ["CLONE" if before == "--aiter" else word for before, word in zip(["", *sys.argv], sys.argv)]
+    return "python bench/clock_decode.py " + " ".join(words[1:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aiter", help="a clone of github.com/ROCm/aiter")
     parser.add_argument("--library", default=str(ROOT / "build/release/libquern.so"))
     parser.add_argument("--only", action="append", help="this case; again for others")
-    parser.add_argument("--chunk", type=int, default=0, help="keys of a chunk of quern's, -1: all (default: quern's choice)")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         name, side = options.one
-        return {"quern": run_quern, "aiter": run_aiter}[side](options, Case(name, options.chunk))
+        return {"quern": run_quern, "aiter": run_aiter}[side](options, Case(name))
     results = []
     print(f"{'case':24} {'side':6} {'us':>9} {'no limit':>9} {'TFLOP/s':>8} {'GB/s':>7} {'of limit':>8}")
     for name in options.only or CASES:
-        for side in ("quern", "aiter") if options.aiter and not name.endswith("q8") else ("quern",):
+        for side in ("quern", "aiter") if options.aiter and "@" not in name else ("quern",):
             r = model(options, name, side)
             results.append(r)
             print(f"{name:24} {side:6} {r['us']:9.1f} {r['us_without_limit']:9.1f} {r['tflops']:8.1f} {r['gb_s']:7.0f} "
                   f"{r['of_limit']:8.0%} {r['kernel']}", flush=True)
     if options.json:
-        options.json.write_text(json.dumps({"times": "modelled", "chip": "gfx942", "aiter": objects.COMMIT, "results": results},
-                                           indent=1) + "\n")
+        options.json.write_text(json.dumps(
+            {"benchmark": "clock_decode", "times": "modelled", "chip": "gfx942", "aiter": objects.COMMIT, "command": command(),
+             "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ MOST_FLOPS, MOST_BYTES = 989e12, 4.8e12  # a second
 class MlaArgs(ctypes.Structure):
     """include/quern/mla.h."""
     _fields_ = [("struct_size", ctypes.c_size_t)] + [
-        (name, ctypes.POINTER(DLTensor)) for name in ("o", "lse", "q_nope", "q_pe", "ckv", "kpe", "kv_indices")] + [
+        (name, ctypes.POINTER(DLTensor)) for name in ("o", "lse", "q_nope", "q_pe", "ckv", "kpe", "ckv_scales", "kv_indices")] + [
         ("plan", ctypes.c_void_p), ("plan_bytes", ctypes.c_int64),
         ("schedule", ctypes.POINTER(DLTensor)), ("workspace", ctypes.POINTER(DLTensor)),
         ("is_causal", ctypes.c_int32), ("sm_scale", ctypes.c_float), ("q_scale", ctypes.c_float), ("kv_scale", ctypes.c_float),

@@ -190,6 +190,31 @@ def clock_backward_table(report):
     return f"    {report['command']}\n\n" + table(titles, rows)
 
 
+def decode_shape(name):
+    """Returns a case of bench/clock_decode.py as docs/performance.md writes it: the call, the cache, the keys of a chunk."""
+    found = re.fullmatch(r"(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?(?:@(\d+|all))?", name)
+    heads = f"MLA, {found[4]} heads, " if found[1] else ""
+    cache = {"bf16": "bf16", "fp8": "e4m3fnuz"}[found[5]] + (", q too" if found[6] else "")
+    return [f"{heads}{found[2]} × {found[3]}", cache, found[7] or "default"]
+
+
+def clock_decode_table(report):
+    """Returns the table of what bench/clock_decode.py wrote, a row a case."""
+    sides = {(r["case"], r["side"]): r for r in report["results"]}
+    rows = []
+    for (case, side), r in sides.items():
+        if side == "aiter":
+            continue
+        peer = sides.get((case, "aiter"))
+        parts = " + ".join(f"{us:.0f}" for us in r["kernels_us"])
+        rows.append([*decode_shape(case), f"{r['us']:.0f} ({parts})", f"{r['us_without_limit']:.0f}", f"{r['tflops']:.0f}",
+                     f"{r['gb_s']:.0f}", f"{r['of_limit']:.0%}".replace("%", " %"), f"{peer['us']:.0f}" if peer else "",
+                     f"{peer['of_limit']:.0%}".replace("%", " %") if peer else ""])
+    titles = ["requests × keys", "cache", "keys of a chunk", "quern, µs (its kernels)", "without the power limit", "TFLOP/s", "GB/s",
+              "of the limit", "AITER, µs", "of the limit"]
+    return f"    {report['command']}\n\n" + table(titles, rows)
+
+
 # ---- the simulator's own speed
 
 INSTRUCTIONS = ("v_add_f32 v1, v2, v3", "v_fma_f32 v1, v2, v3, v4", "v_cmp_lt_f32 vcc, v2, v3", "v_dot4_i32_i8 v1, v2, v3, v4",
@@ -249,7 +274,8 @@ def modelled_rows_table(report):
 
 def any_table(report):
     by_name = {"sim_peers": modelled_table, "sim_moe": experts_table, "sim_flux": flux_table, "sim_profiles": profiles_table,
-               "sim_rows": modelled_rows_table, "clock_attention": clock_attention_table, "clock_backward": clock_backward_table}
+               "sim_rows": modelled_rows_table, "clock_attention": clock_attention_table, "clock_backward": clock_backward_table,
+               "clock_decode": clock_decode_table}
     if report.get("benchmark") in by_name:
         return by_name[report["benchmark"]](report)
     if "results" in report:

@@ -14,6 +14,7 @@
 #define QD_MMA_H
 
 #include "../elements.h"
+#include "../fp8.h"
 
 #if defined(__gfx90a__)
 enum { QD_MMA_FLUSHES_F16 = 1 }; // its cores take f16's subnormals for zeros
@@ -59,6 +60,26 @@ QD_INLINE qd_mma_acc qd_mma(bool is_f16, qd_mma_operand x, const qd_mma_operand 
     d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a.lo, b.lo, d, 0, 0, 0);
     return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a.hi, b.hi, d, 0, 0, 0);
 }
+
+/** Returns d + x y^T over 16 k: of both, half an operand. */
+QD_INLINE qd_mma_acc qd_mma_half(bool is_f16, qd_u32x2 x, qd_u32x2 y, qd_mma_acc d) {
+    typedef short i16x4 __attribute__((ext_vector_type(4)));
+    typedef _Float16 f16x4 __attribute__((ext_vector_type(4)));
+    if (is_f16)
+        return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, x),
+                                                     __builtin_bit_cast(f16x4, y), d, 0, 0, 0);
+    return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(i16x4, x),
+                                                     __builtin_bit_cast(i16x4, y), d, 0, 0, 0);
+}
+
+#if QD_HAS_FP8_FNUZ || QD_HAS_FP8_OCP
+/** Returns d + x y^T over 32 k of e4m3 of the target's own kind; a lane has codes where an operand
+ *  of 16 bits has elements. */
+QD_INLINE qd_mma_acc qd_mma_codes(qd_u32x2 x, qd_u32x2 y, qd_mma_acc d) {
+    return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(int64_t, x),
+                                                      __builtin_bit_cast(int64_t, y), d, 0, 0, 0);
+}
+#endif
 
 // ---- results
 

@@ -66,7 +66,9 @@ typedef struct qn_mla_args {
  *  Types:    q_nope and q_pe, and ckv and kpe: f32, f16, bf16 or FP8; sums are f32, and o is
  *            rounded once. On gfx90a's matrix cores f16 values below 2^-14 count as zeros
  *  Speed:    AMD's matrix cores take q of f16 or bf16 with caches of q's type or FP8; dims that are
- *            multiples of 8; rows that begin at multiples of 16 bytes (FP8: 8). Hopper's take 512 +
+ *            multiples of 8; rows that begin at multiples of 16 bytes (FP8: 8). gfx942 and gfx950
+ *            have faster kernels for 512 + 64 elements of bf16 or their own e4m3, which take q of
+ *            that e4m3 as well. Hopper's take 512 +
  *            64 elements of bf16, of f16, or of bf16 with caches of e4m3fn, rows at multiples of 16
  *            bytes. All other problems run, slowly, on mla.gpu_any, as do all on NVIDIA's other
  *            cards; with ckv_scales on mla.gpu_groups, likewise

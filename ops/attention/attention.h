@@ -82,6 +82,10 @@ int64_t qni_attention_count_groups(const qn_stream *stream, const qni_attention_
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
                                const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes);
+/** As qni_attention_launch, whose workgroups have 256 threads, with so many. */
+qn_status qni_attention_launch_of(const qni_variant *variant, qn_stream *stream,
+                                  const qni_attention_problem *p, uint32_t threads,
+                                  const qk_attention_args *args, size_t bytes);
 /** Launches a variant's second kernel, which merges split requests, unless the call's other part
  *  does so. */
 qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
@@ -99,8 +103,11 @@ bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem 
 static inline bool qni_attention_is_mixed(const qni_attention_problem *p) {
     return p->has_few_rows && p->has_more_rows;
 }
-/** Runs op "attention" on a qni_attention_problem. Requests of few rows, and those of more, each
- *  run by the kernel that they would have alone. attention_parts.c. */
+/** Runs an op whose kernels honour least_rows and most_rows. Requests of few rows, and those of
+ *  more, each run by the kernel that they would have alone. attention_parts.c. */
+qn_status qni_attention_run_parts(const qni_op *op, qn_stream *stream,
+                                  const qni_attention_problem *p);
+/** Runs op "attention" on a qni_attention_problem, in parts. */
 qn_status qni_attention_run(qn_stream *stream, const void *problem);
 /** Returns qni_attention_run, which the check harness calls; null where it runs a single
  *  kernel. */

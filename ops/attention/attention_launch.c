@@ -76,12 +76,18 @@ qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
                      merge_threads(stream, groups), args, sizeof *args);
 }
 
+qn_status qni_attention_launch_of(const qni_variant *variant, qn_stream *stream,
+                                  const qni_attention_problem *p, uint32_t threads,
+                                  const qk_attention_args *args, size_t bytes) {
+    QN_TRY(launch_of(stream, &variant->config.kernel[0],
+                     qni_attention_count_groups(stream, p, args), threads, args, bytes));
+    return qni_attention_merge(variant, stream, p, args);
+}
+
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
                                const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes) {
-    QN_TRY(launch(stream, &variant->config.kernel[0], qni_attention_count_groups(stream, p, args),
-                  args, bytes));
-    return qni_attention_merge(variant, stream, p, args);
+    return qni_attention_launch_of(variant, stream, p, THREADS, args, bytes);
 }
 
 bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,

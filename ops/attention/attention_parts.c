@@ -16,18 +16,22 @@ static qni_attention_problem make_part(const qni_attention_problem *p, bool of_f
 }
 
 /** Chooses both kernels before one runs, so that a call that is refused has written nothing. */
-static qn_status run_parts(qn_stream *stream, const qni_attention_problem *p) {
+static qn_status run_parts(const qni_op *op, qn_stream *stream, const qni_attention_problem *p) {
     const qni_attention_problem few = make_part(p, true), more = make_part(p, false);
     const qni_variant *of_few = nullptr, *of_more = nullptr;
-    QN_TRY(qni_choose(&qni_op_attention, stream->device, &few, &of_few));
-    QN_TRY(qni_choose(&qni_op_attention, stream->device, &more, &of_more));
+    QN_TRY(qni_choose(op, stream->device, &few, &of_few));
+    QN_TRY(qni_choose(op, stream->device, &more, &of_more));
     if (of_few == of_more)
         return qni_run_variant(of_more, stream, p);
     QN_TRY(qni_run_variant(of_few, stream, &few));
     return qni_run_variant(of_more, stream, &more);
 }
 
+qn_status qni_attention_run_parts(const qni_op *op, qn_stream *stream,
+                                  const qni_attention_problem *p) {
+    return qni_attention_is_mixed(p) ? run_parts(op, stream, p) : qni_run(op, stream, p);
+}
+
 qn_status qni_attention_run(qn_stream *stream, const void *problem) {
-    return qni_attention_is_mixed(problem) ? run_parts(stream, problem)
-                                           : qni_run(&qni_op_attention, stream, problem);
+    return qni_attention_run_parts(&qni_op_attention, stream, problem);
 }

@@ -4,9 +4,10 @@
 // A request's keys are cut by its own lengths, so that its bits do not depend on the batch. Up to
 // 16 queries have chunks of 256 keys: that makes 4 KiB of partial results for each 128 KiB of cache
 // read (head_dim 128, bf16, group 4), and one request of 4096 keys and 8 kv heads still makes 128
-// work items. Up to 256 queries have chunks of 2048 keys; more queries make enough tiles without
-// chunks. If there would be more than 64 chunks, they are longer: 64 make enough work items, and
-// partial results then no longer grow with the keys.
+// work items. Latent attention, whose rows are four times as wide, has chunks of 512 keys. Up to
+// 256 queries have chunks of 2048 keys; more queries make enough tiles without chunks. If there
+// would be more than 64 chunks, they are longer: 64 make enough work items, and partial results
+// then no longer grow with the keys.
 //
 // With QUERN_BATCH_INVARIANT=1 keys are not cut: a query's bits must not depend on how many other
 // queries its request has, and chunks short enough for a single token would give a prompt more
@@ -127,11 +128,24 @@ static lengths lengths_of(const qn_attention_plan_args *a, int64_t b) {
     return l;
 }
 
+/** Returns whether rows are those of latent attention, which all heads share and which are wide. */
+static bool is_latent(const qn_attention_plan_args *a) {
+    return a->head_dim_vo > 256 && a->num_kv_heads == 1;
+}
+
+static int32_t default_chunk(const qn_attention_plan_args *a, const lengths *l) {
+    constexpr int32_t wide = 512;
+    const int32_t chunk = qni_attention_default_chunk(l->qo_len, l->kv_len);
+    if (!is_latent(a) || chunk >= wide)
+        return chunk;
+    return l->kv_len <= wide ? INT32_MAX : wide;
+}
+
 static qk_attention_request make_request(const qn_attention_plan_args *a, int64_t b) {
     const lengths l = lengths_of(a, b);
     const int32_t chunk = a->kv_chunk > 0   ? (int32_t)a->kv_chunk
                           : a->kv_chunk < 0 ? INT32_MAX
-                                            : qni_attention_default_chunk(l.qo_len, l.kv_len);
+                                            : default_chunk(a, &l);
     return (qk_attention_request){.qo_begin = (int32_t)l.qo_begin,
                                   .qo_len = (int32_t)l.qo_len,
                                   .kv_begin = (int32_t)l.kv_begin,
@@ -222,9 +236,16 @@ static void fill_tiles(qk_attention_schedule *s, const qn_attention_plan_args *a
 
 // ---- the plan
 
+/** Returns how many work items fill the device. Those of latent attention, whose rows are wide, do
+ *  so if half of the units get one: their keys take as long for 64 rows as for 128. */
+static int64_t enough_works(const qn_attention_plan_args *a) {
+    return is_latent(a) ? a->num_compute_units / 2 : a->num_compute_units;
+}
+
 /** Returns the largest tile that still fills the device and that the longest request fills by more
  *  than half. */
 static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
+    const int64_t enough = enough_works(a);
     if (a->q_tile)
         return a->q_tile;
     if (longest <= 16)
@@ -234,11 +255,11 @@ static int64_t choose_tile(const qn_attention_plan_args *a, int64_t longest) {
         for (int64_t b = 0; b < a->batches; b++) {
             const qk_attention_request r = make_request(a, b);
             const int64_t items = tiles_of(a, &r, tile) * splits_of(a, &r);
-            works += items < a->num_compute_units ? items * a->num_kv_heads : items;
-            if (works >= a->num_compute_units)
+            works += items < enough ? items * a->num_kv_heads : items;
+            if (works >= enough)
                 break;
         }
-        if (longest > tile / 2 && works >= a->num_compute_units)
+        if (longest > tile / 2 && works >= enough)
             return tile;
     }
     return 64;

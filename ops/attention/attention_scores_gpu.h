@@ -5,6 +5,8 @@
 
 #include "attention_tile_gpu.h"
 
+static_assert(TILE % QD_MMA_K == 0, "a tile's weights are whole operands");
+
 // ---- scores
 
 /** Returns the base-2 score of a product, where the score is more than the scaled product. */

@@ -25,11 +25,15 @@
 #define QK_SLICES 1 // of o's columns; each slice has a wave of its own
 #endif
 
+#ifndef QK_THREADS
+#define QK_THREADS 256 // of a workgroup
+#endif
+
 // QK_TILE is the keys of a tile, QK_BANKS LDS's banks of 4 bytes. They differ from target to
 // target: variants.def.
 enum { D = QK_D, D_VO = QK_D_VO, TILE = QK_TILE, SLICES = QK_SLICES };
-enum { THREADS = 256, WAVES = THREADS / QD_WAVE };
-static_assert(TILE % QD_MMA_ROWS == 0 && TILE % QD_MMA_K == 0, "a tile is whole products");
+enum { THREADS = QK_THREADS, WAVES = THREADS / QD_WAVE };
+static_assert(TILE % QD_MMA_ROWS == 0, "a tile is whole products");
 /** RISE is how many bits a row's maximum may rise without a rescale, HEADROOM how many bits it is
  *  put below the largest score. Where the matrix cores take f16's subnormals for zeros, weights go
  *  up to 2^15, and only those below 2^-25 of the largest are lost. */

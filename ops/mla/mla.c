@@ -30,6 +30,10 @@ static void describe(const void *problem, int64_t *values) {
 
 const qni_op qni_op_mla = QN_OP("mla", variants, keys, describe);
 
+qn_status qni_mla_run(qn_stream *stream, const void *problem) {
+    return qni_attention_run_parts(&qni_op_mla, stream, problem);
+}
+
 qn_status qn_mla_decode(qn_stream *stream, const qn_mla_args *args) {
     qni_attention_problem p;
     if (!stream)
@@ -38,6 +42,6 @@ qn_status qn_mla_decode(qn_stream *stream, const qn_mla_args *args) {
     QN_TRY(qni_mla_make(stream, args, &p));
     QN_TRY(qni_attention_validate_pages(stream, "mla_decode", &p));
     if (p.max_rows > 0 && p.plan->num_requests > 0)
-        QN_TRY(qni_run(&qni_op_mla, stream, &p));
+        QN_TRY(qni_mla_run(stream, &p));
     return QN_OK;
 }

@@ -18,6 +18,13 @@ extern const qni_op qni_op_mla;
 #undef QN_VARIANT
 #undef QN_IMAGE
 
+/** Runs op "mla" on a qni_attention_problem, in parts, as qni_attention_run_parts. mla.c. */
+qn_status qni_mla_run(qn_stream *stream, const void *problem);
+/** Returns qni_mla_run, which the check harness calls; null where it runs a single kernel. */
+static inline qn_status (*qni_mla_call(const qni_attention_problem *p))(qn_stream *, const void *) {
+    return qni_attention_is_mixed(p) ? qni_mla_run : nullptr;
+}
+
 /** Checks a call and fills the problem. mla_args.c. */
 qn_status qni_mla_make(const qn_stream *stream, const qn_mla_args *args, qni_attention_problem *p);
 

@@ -29,6 +29,26 @@ static const qni_mla_spec specs[] = {
     {1, {3}, {37}, SIZES(4, 512, 64), TYPES(QNI_F16, QNI_E5M2, QNI_F32), .page = 1, .is_causal = true},
     {1, {1}, {50}, SIZES(5, 128, 64), TYPES(QNI_E4M3FN, QNI_E4M3FN, QNI_BF16), .page = 4, .has_scales = true},
     {1, {1}, {50}, SIZES(5, 64, 16), TYPES(QNI_F32, QNI_E5M2FNUZ, QNI_F16), .page = 4, .is_joined = true},
+    // CDNA's kernels for these sizes: at most 16 rows and more; FP8 in q; several tiles of rows; o
+    // of every type.
+    {2, {1, 1}, {100, 33}, SIZES(16, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_F32), .page = 64, .is_joined = true, .has_scales = true,
+     .has_lse = true, QUICK},
+    {2, {2, 5}, {90, 50}, SIZES(5, 512, 64), TYPES(QNI_E4M3FNUZ, QNI_E4M3FNUZ, QNI_BF16), .page = 7, .is_causal = true, .has_lse = true,
+     QUICK},
+    {2, {1, 1}, {37, 300}, SIZES(16, 512, 64), TYPES(QNI_E4M3FN, QNI_E4M3FN, QNI_F16), .page = 1, .has_scales = true, QUICK},
+    {1, {1}, {70}, SIZES(16, 512, 64), TYPES(QNI_E5M2, QNI_E5M2, QNI_F16), .page = 1},
+    {2, {3, 2}, {70, 200}, SIZES(64, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 16, .is_joined = true, .is_causal = true,
+     .has_lse = true},
+    {2, {3, 2}, {70, 200}, SIZES(64, 512, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_F32), .page = 16, .is_joined = true, .is_causal = true,
+     .has_lse = true, .chunk = 48},
+    {1, {2}, {77}, SIZES(24, 512, 64), TYPES(QNI_E4M3FNUZ, QNI_E4M3FNUZ, QNI_F16), .page = 3, .gap = 16, .has_scales = true, .has_lse = true,
+     QUICK},
+    {1, {2}, {150}, SIZES(8, 512, 64), TYPES(QNI_BF16, QNI_BF16, QNI_F16), .page = 12, .chunk = 64, .splits = 1, .is_causal = true,
+     .has_lse = true, QUICK},
+    {1, {1}, {300}, SIZES(128, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 64, RAMPS, .chunk = 80},
+    {1, {16}, {300}, SIZES(1, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 64, RAMPS, .is_causal = true, QUICK},
+    {2, {2, 0}, {300, 4}, SIZES(8, 512, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 32, .values = QNI_MLA_PEAKS, .has_lse = true},
+    {1, {2}, {300}, SIZES(100, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 32, .values = QNI_MLA_PEAKS, .has_lse = true},
     // FP8 caches with scales of groups and kpe of 16 bits or f32: fp8_ds_mla, other dims, all
     // weight on one key.
     {2, {2, 1}, {70, 9}, SIZES(8, 512, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), GROUPS(QNI_BF16), .page = 64, .gap = 16,
@@ -75,6 +95,8 @@ static const qni_mla_spec among_others[] = {
     {.qo = {1, 9, 3}, .kv = {300, 90, 17}, SIZES(4, 64, 16), BF16, .page = 16, .has_lse = true, QUICK},
     {.qo = {2, 1, 5}, .kv = {530, 40, 6}, SIZES(3, 512, 64), F16, .page = 64, .is_joined = true, .is_causal = true},
     {.qo = {1, 5, 3}, .kv = {300, 90, 17}, SIZES(20, 512, 64), BF16, .page = 16, .has_lse = true},
+    {.qo = {1, 2, 3}, .kv = {300, 90, 17}, SIZES(16, 512, 64), BF16, .page = 16, .has_lse = true, QUICK},
+    {.qo = {2, 1, 5}, .kv = {290, 600, 17}, SIZES(8, 512, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 16, .is_causal = true},
     {.qo = {1, 33, 1}, .kv = {300, 33, 280}, SIZES(20, 64, 16), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 1, .has_scales = true},
     {.qo = {1, 9, 3}, .kv = {300, 90, 17}, SIZES(4, 512, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), GROUPS(QNI_BF16), .page = 16, .has_lse = true},
     {.qo = {3, 30, 1}, .kv = {290, 30, 9}, SIZES(2, 33, 5), ALL_OF(QNI_F32), .page = 5, .has_lse = true, QUICK},
@@ -94,6 +116,7 @@ static qn_status try_spec(qni_trial_run *run, const qni_mla_spec *spec) {
                                   .problem = &c->problem,
                                   .context = &(qni_areas){c->areas, QNI_MLA_AREAS},
                                   .reset = qni_areas_reset,
+                                  .call = qni_mla_call(&c->problem),
                                   .compare = qni_areas_compare,
                                   .outputs = c->outputs,
                                   .num_outputs = 1 + spec->has_lse}));
@@ -145,6 +168,7 @@ static qn_status add_batch(qni_trial_batches *batches, const qni_mla_spec *spec)
                                       .problem = &c->problem,
                                       .context = &(qni_areas){c->areas, QNI_MLA_AREAS},
                                       .reset = qni_areas_reset,
+                                      .call = qni_mla_call(&c->problem),
                                       .outputs = (const DLTensor *[]){&rows.list[0], &rows.list[1]},
                                       .num_outputs = count}));
 out:
