@@ -106,6 +106,30 @@ def test_rows_keep_loads_under_way(image, tiles, group):
     assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 4 * 5
 
 
+# image, whether it repairs e4m3fn on the way to LDS
+FLAT = [("gemm_flat_128x128", False), ("gemm_flat_fn_128x128", True)]
+
+
+@pytest.mark.parametrize("image, repairs", FLAT)
+def test_flat_weights_cost_no_more_than_their_way_through_lds(image, repairs):
+    """Tests that a K-block has its tiles' products, FMAs and scales, and two writes for each of its loads, which are under way
+    until then: no wait is for all of them, and both meetings wait for LDS alone."""
+    kernel = the_kernel(image)
+    body = the_loop(kernel)
+    mix = kernel_loop.mix_of(body)
+    tiles, loads, scales = 4 * 4, 8, 4 + 1
+    assert sum(i.name == "v_mfma_f32_16x16x32_fp8_fp8" for i in body) == mix["matrix"] == BLOCKS * 4 * tiles
+    assert mix["memory"] == BLOCKS * (loads + scales)
+    assert mix["lds"] == BLOCKS * (2 * loads + 2 * (4 + 4)) and mix["barrier"] == 2 * BLOCKS
+    assert mix["agpr move"] == mix["scratch"] == kernel.usage["vgpr_spill_count"] == 0
+    if not repairs:
+        assert mix["vector"] == BLOCKS * (4 * tiles + 4)
+    waits = [int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)]
+    assert min(waits) >= loads
+    meetings = [n for n, i in enumerate(body) if i.kind == "barrier"]
+    assert [next(i.operands for i in reversed(body[:n]) if i.kind == "wait") for n in meetings] == ["lgkmcnt(0)"] * 2 * BLOCKS
+
+
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])
 def test_experts_of_few_tokens_keep_loads_under_way(target):
     """Tests that a turn multiplies its four K-blocks, and that no wait leaves less than three K-blocks' loads under way."""
@@ -234,6 +258,7 @@ def test_attention_multiplies_all_the_time(image, target, matrix, copies):
 LANE_MOVES = {("attention_64_bf16_fp8", "gfx90a"): 2, ("attention_128_bf16_fp8", "gfx90a"): 3,
               ("attention_128_f16_fp8", "gfx90a"): 2, ("attention_256_bf16_fp8", "gfx90a"): 1}
 LANE_MOVES |= {(f"gemm_rows_{tile}{form}", "gfx942"): 8 for tile in ("16x32", "32x64") for form in ("", "_full")}
+LANE_MOVES |= {(f"gemm_flat_rows_{tile}", "gfx942"): 8 for tile in ("16x32", "32x64")}
 IMAGE_LINE = re.compile(r'^QN_IMAGE\((\w+), *"[^"]+", *"[^"]+", *"[^"]*"(?:, *"([^"]+)")?\)', re.M)
 
 

@@ -94,12 +94,15 @@ static void each_kernel_agrees_with_itself(void **) {
 /** Runs each kernel on each number of rows and compares with the first run of all. gemm.any is left
  *  out, because it converts FP8 to bf16; it runs only where no other kernel can. */
 static void all_kernels_agree(void **) {
-    static const qni_gemm_spec specs[] = {
-        SPEC(QNI_E4M3FNUZ, .is_packed = true), SPEC(QNI_E4M3FN, .is_packed = true),
-        SPEC(QNI_E4M3FNUZ, .is_packed = true, .has_bias = true, .activation = QN_GEMM_GELU_TANH,
-             .gate_batches = 1, .adds_c = true),
-        SPEC(QNI_E4M3FNUZ, .is_packed = true, .has_bias = true,
-             .activation = QN_GEMM_SILU_AND_MUL)};
+    static const qni_gemm_spec specs[] = {SPEC(QNI_E4M3FNUZ, .is_packed = true),
+                                          SPEC(QNI_E4M3FN, .is_packed = true),
+                                          SPEC(QNI_E4M3FNUZ, .is_packed = false),
+                                          SPEC(QNI_E4M3FN, .is_packed = false),
+                                          SPEC(QNI_E4M3FNUZ, .is_packed = true, .has_bias = true,
+                                               .activation = QN_GEMM_GELU_TANH, .gate_batches = 1,
+                                               .adds_c = true),
+                                          SPEC(QNI_E4M3FNUZ, .is_packed = true, .has_bias = true,
+                                               .activation = QN_GEMM_SILU_AND_MUL)};
     static const int64_t rows[] = {1, 40, 290};
     int most = 0;
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {

@@ -132,6 +132,13 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(33, 66, 516, FN, FN, BF, .fill = QNI_FILL_ANY, .is_packed = true),
     GROUPED(INDEX, 5, 0, 130, 384, FNUZ, FNUZ, .is_packed = true), GROUPED(ENDS, 5, 0, 130, 516, FNUZ, FNUZ, .is_packed = true, .zero_padding = true),
     GROUPED(MASKED, 4, 140, 130, 768, FNUZ, FNUZ, .is_packed = true), GROUPED(MASKED, 4, 140, 72, 516, FN, FN, .is_packed = true),
+    // The same as checkpoints hold them.
+    DENSE(1, 130, 512, FNUZ, FNUZ, BF), DENSE(127, 128, 256, FNUZ, FNUZ, BF), DENSE(129, 257, 640, FNUZ, FNUZ, F32),
+    DENSE(255, 60, 780, FNUZ, FNUZ, BF, .is_strided = true), DENSE(70, 140, 388, FN, FN, F32, .adds_c = true),
+    DENSE(33, 66, 516, FNUZ, FNUZ, BF, .fill = QNI_FILL_NAN), DENSE(33, 66, 516, FN, FN, BF, .fill = QNI_FILL_ANY),
+    DENSE(70, 522, 264, FNUZ, FNUZ, FNUZ, SILU, BIAS), DENSE(70, 140, 516, FNUZ, FNUZ, F16, GELU, GATE(2)),
+    GROUPED(INDEX, 5, 0, 130, 384, FNUZ, FNUZ), GROUPED(ENDS, 5, 0, 130, 516, FNUZ, FNUZ, .zero_padding = true),
+    GROUPED(MASKED, 4, 140, 130, 768, FNUZ, FNUZ), GROUPED(MASKED, 4, 140, 72, 516, FN, FN),
     // Layouts.
     DENSE(37, 75, 150, FN, FN, BF, .b_transposed = true), DENSE(37, 75, 150, FN, FN, BF, .a_transposed = true),
     DENSE(37, 75, 150, FN, FN, BF, .a_transposed = true, .b_transposed = true),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gemm kernels of bf16, or with -DQK_IS_F16 of f16, on CDNA share: products of a stage of
-// LDS, and how d leaves. The files that include it differ in how stages are filled.
+// What the gemm kernels of bf16, with -DQK_IS_F16 of f16, with -DQK_IS_FP8 of FP8, on CDNA share:
+// products of a stage of LDS, and how d leaves. The files that include it differ in how stages are
+// filled.
 //
-// Tile      TM x TN x 64 with TM = 8 MT WAVES, TN = 32 NT; WAVES / 2 x 2 waves, each MT x NT tiles
-//           of 16 x 16
+// Tile      TM x TN x 64, of FP8 TM x TN x 128, with TM = 8 MT WAVES, TN = 32 NT; WAVES / 2 x 2
+//           waves, each MT x NT tiles of 16 x 16
 // Launch    64 WAVES threads; grid = tiles_m * tiles_n (* groups when masked)
 // LDS       a stage is rows of 128 bytes, a's first. Piece c of 16 bytes of row r stands at place
 //           c ^ (r & 7) of the row, so that the eight lanes of a read's phase touch all banks.
@@ -12,6 +13,8 @@
 // Edges     rows past a's or b's end are copies of the last one, whose results nobody stores; what
 //           the loop leaves of k goes through registers (run_last), as zeros past its end
 // Sum       one chain for each element of d, through k in the order of gemm_any's products
+// Scales    of FP8: one for a row of a or all of it, one for a row of b or all of it, behind the
+//           loop. gemm_flat_gpu.c, with QK_HAS_RUNS, has those of K-blocks in its own loop
 // Source    manual "CDNA3", matrix chapter, for the lane layouts; checked by the simulator's MFMA
 //           tests
 #ifndef QK_GEMM_HALF_GPU_H
@@ -27,15 +30,27 @@ enum { IS_F16 = 1 };
 #else
 enum { IS_F16 = 0 };
 #endif
+#ifdef QK_IS_FP8
+enum { ELEMENT = 1 }; // bytes
+typedef uint8_t element;
+#else
+enum { ELEMENT = 2 };
+typedef uint16_t element;
+#endif
 #ifndef QK_A_ACROSS
 #define QK_A_ACROSS 0 // 1: m, not k, is contiguous in a
 #endif
 #ifndef QK_B_ACROSS
 #define QK_B_ACROSS 0 // 1: n is contiguous in b
 #endif
+#if defined(QK_IS_FP8) && !defined(QK_HAS_RUNS)
+enum { HAS_FACTORS = 1 }; // scales of rows or of all
+#else
+enum { HAS_FACTORS = 0 };
+#endif
 enum { MT = QK_MT, NT = QK_NT, WAVES = QK_WAVES, THREADS = 64 * WAVES };
 enum { WAVE_ROWS = WAVES / 2, TM = 16 * MT * WAVE_ROWS, TN = 32 * NT };
-enum { BLOCK_K = 64, ROW_BYTES = 128, PIECES = 8 };
+enum { ROW_BYTES = 128, PIECES = 8, BLOCK_K = ROW_BYTES / ELEMENT };
 enum {
     TILES = MT * NT,
     STEPS = 4 * TILES, // MFMAs of a K-block
@@ -70,7 +85,12 @@ typedef struct products {
 
 /** Returns where 16-byte piece `piece` of a row lies in a stage. */
 QD_INLINE uint32_t swizzle(uint32_t row, uint32_t piece) {
-    return row / 8 * EIGHT_BYTES + row % 8 * ROW_BYTES + (piece ^ (row & 7)) * 16;
+#ifdef QK_HAS_RUNS // lanes that write eight bytes of two rows touch all banks, too
+    const uint32_t turn = (row & 4) | (row & 1) << 1 | (row & 2) >> 1;
+#else
+    const uint32_t turn = row & 7;
+#endif
+    return row / 8 * EIGHT_BYTES + row % 8 * ROW_BYTES + (piece ^ turn) * 16;
 }
 
 /** Reads operand i of a half: a's tiles, then b's. */
@@ -82,13 +102,23 @@ QD_INLINE void read(products *w, QD_LDS uint8_t *stage, int half, int i) {
             *(QD_LDS qd_u32x4 *)(stage + w->read_b[half] + (i - MT) * 2 * EIGHT_BYTES);
 }
 
+#ifndef QK_HAS_RUNS
 /** Runs MFMA s of a block. The result has b's rows as rows and a's as columns: a lane has four
  *  neighbouring columns of a row of d. */
 QD_INLINE void multiply(products *w, int s) {
     const int half = s / (2 * TILES), m = s % TILES / NT, n = s % NT;
+#ifdef QK_IS_FP8
+    const qd_i64x2 x = __builtin_bit_cast(qd_i64x2, w->b_tile[half][n]);
+    const qd_i64x2 y = __builtin_bit_cast(qd_i64x2, w->a_tile[half][m]);
+    w->sum[m][n] =
+        s / TILES % 2 ? qd_mma16_fp8(x.y, y.y, w->sum[m][n]) : qd_mma16_fp8(x.x, y.x, w->sum[m][n]);
+#else
     w->sum[m][n] =
         qd_mma16_half(IS_F16, w->b_tile[half][n], w->a_tile[half][m], s / TILES % 2, w->sum[m][n]);
+#endif
 }
+
+#endif
 
 /** Starts the sums, and says where the wave's operands lie in a stage. */
 QD_INLINE void begin(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
@@ -107,10 +137,13 @@ QD_INLINE void begin(products *w, const qk_gemm_args *g, const qk_gemm_tile *til
             w->sum[m][n] = 0;
 }
 
-/** Loads eight elements of a row from k on; those past the end are zero. `step` is k's stride if
+#ifndef QK_HAS_RUNS
+/** Loads 16 bytes of a row from element k on; those past the end are zero. `step` is k's stride if
  *  rows lie across. */
-QD_INLINE qd_u32x4 load_piece(const uint16_t *row, bool is_across, int64_t step, uint32_t k,
+QD_INLINE qd_u32x4 load_piece(const element *row, bool is_across, int64_t step, uint32_t k,
                               uint32_t num_k) {
+    if (ELEMENT == 1)
+        return qk_gemm_load_piece((const uint8_t *)row, k, num_k);
     if (!is_across && k + 8 <= num_k && ((uintptr_t)(row + k)) % 16 == 0)
         return *(const qd_u32x4 *)(row + k);
     qd_u32x4 out = 0;
@@ -121,12 +154,12 @@ QD_INLINE qd_u32x4 load_piece(const uint16_t *row, bool is_across, int64_t step,
 }
 
 /** Runs one K-block, whole or not, through registers. Nothing past a row's end is read. */
-QD_INLINE void run_last(products *w, const qk_gemm_args *g, const uint16_t *a, const uint16_t *b,
+QD_INLINE void run_last(products *w, const qk_gemm_args *g, const element *a, const element *b,
                         uint32_t block) {
     qd_barrier();
     QD_NO_UNROLL for (uint32_t i = qd_thread(); i < (TM + TN) * PIECES; i += THREADS) {
         const uint32_t line = i / PIECES, row = line < TM ? line : line - TM;
-        const uint32_t k = block * BLOCK_K + i % PIECES * 8;
+        const uint32_t k = block * BLOCK_K + i % PIECES * (16 / ELEMENT);
         qd_u32x4 piece = 0;
         if (line < TM && row < w->rows)
             piece = load_piece(a + row * g->a_row, QK_A_ACROSS, g->a_k, k, g->k);
@@ -142,6 +175,8 @@ QD_INLINE void run_last(products *w, const qk_gemm_args *g, const uint16_t *a, c
     QD_UNROLL for (int s = 0; s < STEPS; s++)
         multiply(w, s);
 }
+
+#endif
 
 // ---- storing
 
@@ -244,10 +279,31 @@ QD_INLINE void store(const products *w, const qk_gemm_args *g, const qk_gemm_sca
     }
 }
 
+/** Multiplies the sums by the scales of their row of a and their row of b. */
+QD_INLINE void scale_sums(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                          uint32_t n0) {
+    const uint32_t lane = qd_lane(), column = w->wave % 2 * NT * 16 + lane / 16 * 4;
+    float a[MT], b;
+    QD_UNROLL for (uint32_t m = 0; m < MT; m++) {
+        const uint32_t row = qd_min((w->wave / 2 * MT + m) * 16 + lane % 16, w->rows - 1);
+        a[m] = 1;
+        if (g->scale_a)
+            a[m] = g->scale_a[tile->group * g->scale_a_group + (tile->row + row) * g->scale_a_row];
+    }
+    QD_UNROLL for (uint32_t i = 0; i < NT * 4; i++) {
+        const uint32_t at = n0 + qd_min(column + i / 4 * 16 + i % 4, w->columns - 1);
+        b = g->scale_b ? g->scale_b[tile->group * g->scale_b_group + at * g->scale_b_nb] : 1;
+        QD_UNROLL for (int m = 0; m < MT; m++)
+            w->sum[m][i / 4][i % 4] *= a[m] * b;
+    }
+}
+
 /** Stores the tile. */
-QD_INLINE void finish(const products *w, const qk_gemm_full_args *f, const qk_gemm_tile *tile,
+QD_INLINE void finish(products *w, const qk_gemm_full_args *f, const qk_gemm_tile *tile,
                       uint32_t n0) {
     const qk_gemm_full_args full = qk_gemm_reread(f, tile);
+    if (HAS_FACTORS && w->rows > 0 && full.g.k > 0)
+        scale_sums(w, &full.g, tile, n0);
     if (has_whole_rows(&full.g, n0)) {
         QD_UNROLL for (uint32_t m0 = 0; m0 < MT; m0 += PASS)
             store_pass(w, &full.g, tile, n0, m0);

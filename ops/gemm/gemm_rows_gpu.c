@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8 gemm with block scales for few rows, weights packed: streams the weights, at the speed of
-// memory (gfx942).
+// FP8 gemm with block scales for few rows, weights packed or as checkpoints hold them: streams the
+// weights, at the speed of memory (gfx942).
 //
-// Needs     v_mfma_f32_16x16x32_fp8_fp8; b from qk_gemm_pack; a e4m3fn or e4m3fnuz
+// Needs     v_mfma_f32_16x16x32_fp8_fp8; b from qk_gemm_pack; a, and with QK_FLAT b, e4m3fn or
+//           e4m3fnuz
 // Tile      R x 16 WAVES x 128 with R = 16 RT; a wave has 16 columns of all rows, so that each byte
 //           of b goes to one wave, straight into its registers
+// QK_FLAT   b as checkpoints hold it: a wave loads whole lines of its 16 columns, and turns them in
+//           its own part of LDS
 // Sum       K-block after K-block; the products of a K-block in the order of two 32 x 32 x 16
 //           (qd_mma16_k_fp8): the same bits as in the family's other kernels
 // Launch    64 WAVES threads; grid = tiles_m * tiles_n (* groups when masked), order of place_of
@@ -48,19 +51,27 @@ static_assert(FETCHES * WAVES == 2 * RT && TN % QK_PACK_ROWS == 0 && GROUPS % 2 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds_a[2][GROUP * STAGE]
     __attribute__((aligned(128)));
 [[clang::loader_uninitialized]] static QD_LDS float lds_scale[2][AHEAD][R];
+#ifdef QK_FLAT
+[[clang::loader_uninitialized]] static QD_LDS uint8_t lds_b[WAVES][16 * PITCH]
+    __attribute__((aligned(128)));
+#endif
 
 typedef qd_u32x4 unaligned4 __attribute__((aligned(8))); // rows in LDS begin at multiples of 8
 
 /** This lane's operands of a K-block: pieces of a, on their way to LDS; 8 bytes of b for each 32 of
- *  k. */
+ *  k, or with QK_FLAT pieces of b, which are to be turned in LDS. */
 typedef struct block {
     qd_u32x4 a[FETCHES];
+#ifdef QK_FLAT
+    qd_u32x4 b[2];
+#else
     qd_u32x2 b[4];
+#endif
 } block;
 
-/** What a K-block's products read from LDS. */
+/** What a K-block's products read. */
 typedef struct operands {
-    qd_mma16_codes a[4][RT];
+    qd_mma16_codes a[4][RT], b[4];
     float scale[RT];
 } operands;
 
@@ -68,7 +79,7 @@ typedef struct operands {
 typedef struct wave {
     __amdgpu_buffer_rsrc_t a, b, a_scales, b_scales;
     uint32_t blocks, num_kb;                                // whole K-blocks; all
-    uint32_t a_offset[FETCHES], b_offset;                   // this lane's
+    uint32_t a_offset[FETCHES];                             // this lane's
     uint32_t scale_offset[FETCHES], scale_kb[FETCHES];      // this lane's; its K-block of a turn
     uint32_t scale_step;                                    // bytes from K-block to K-block
     uint32_t write_at[FETCHES], read_at, scale_at[FETCHES]; // this lane's, in LDS
@@ -77,6 +88,12 @@ typedef struct wave {
     uint32_t half;                          // of lds_scale: this turn's
     qd_f32x4 sum[RT];
     bool is_fn; // a is to be repaired for FNUZ cores
+#ifdef QK_FLAT
+    bool is_b_fn;
+    uint32_t b_offset[2], b_write_at; // this lane's; its place in LDS
+#else
+    uint32_t b_offset; // this lane's
+#endif
 } wave;
 
 // ---- loads
@@ -91,8 +108,13 @@ QD_INLINE void load_a(const wave *w, block *x, uint32_t kb) {
 /** The same of b. */
 QD_INLINE void load_b(const wave *w, block *x, uint32_t kb) {
     const uint32_t outside = kb < w->blocks ? 0 : QD_OUTSIDE;
+#ifdef QK_FLAT
+    QD_UNROLL for (uint32_t i = 0; i < 2; i++)
+        x->b[i] = qd_buffer_stream4(w->b, w->b_offset[i] | outside, kb * BLOCK_K);
+#else
     QD_UNROLL for (uint32_t q = 0; q < 4; q++)
         x->b[q] = qd_buffer_stream2(w->b, (w->b_offset | outside) + q * 1024, kb * QK_PACK_BLOCK);
+#endif
 }
 
 /** Loads blocks of groups to come, i-th of theirs: a of one whose a is in LDS, b of one that has
@@ -140,13 +162,40 @@ QD_INLINE void write_scales(wave *w) {
     QD_UNROLL for (int i = 0; i < FETCHES; i++)
         (&lds_scale[w->half][0][0])[w->scale_at[i]] = w->next_a[i];
     w->scale_b = w->is_fn ? 2 * w->next_b : w->next_b;
+#ifdef QK_FLAT
+    w->scale_b = w->is_b_fn ? 2 * w->scale_b : w->scale_b;
+#endif
 }
 
 // ---- arithmetic
 
-/** Reads K-block i of the turn whose scales lie in a half of lds_scale; its a lies in `stage`. */
-QD_INLINE operands read_a(const wave *w, const QD_LDS uint8_t *stage, uint32_t half, uint32_t i) {
+/** Takes the operands of b, which QK_FLAT turns in the wave's own part of LDS. */
+QD_INLINE void take_b(const wave *w, block *x, operands *to) {
+#ifdef QK_FLAT
+    QD_LDS uint8_t *own = lds_b[qd_wave()];
+    if (w->is_b_fn) {
+        qd_pin(); // as in write_a
+        QD_UNROLL for (int i = 0; i < 8; i++)
+            x->b[i / 4][i % 4] = qd_fp8_fnuz_from_fn(x->b[i / 4][i % 4]);
+    }
+    QD_UNROLL for (int i = 0; i < 2; i++)
+        *(QD_LDS unaligned4 *)(own + w->b_write_at + i * 8 * PITCH) = x->b[i];
+    asm volatile("" ::: "memory"); // a wave's accesses of LDS keep their order
+    QD_UNROLL for (int q = 0; q < 4; q++)
+        to->b[q] = *(const QD_LDS qd_mma16_codes *)(own + w->read_at + q * 32);
+#else
+    (void)w;
+    QD_UNROLL for (int q = 0; q < 4; q++)
+        to->b[q] = __builtin_bit_cast(qd_mma16_codes, x->b[q]);
+#endif
+}
+
+/** Reads K-block i of the turn whose scales lie in a half of lds_scale; its a lies in `stage`, and
+ *  `from` has its b. */
+QD_INLINE operands read_block(const wave *w, const QD_LDS uint8_t *stage, uint32_t half, uint32_t i,
+                              block *from) {
     operands x;
+    take_b(w, from, &x);
     QD_UNROLL for (int q = 0; q < 4; q++) QD_UNROLL
         for (int t = 0; t < RT; t++)
             x.a[q][t] =
@@ -164,13 +213,12 @@ typedef struct product {
 
 /** Multiplies K-block i of the turn. A block past the end has zeros, and scales whose product is
  *  -0: that leaves every sum's bits. */
-QD_INLINE product multiply(const block *x, const operands *y, float scale_b, uint32_t i) {
+QD_INLINE product multiply(const operands *y, float scale_b, uint32_t i) {
     const float of_b = qd_as_f32(qd_read_lane(qd_as_u32(scale_b), i));
     product p = {};
     QD_UNROLL for (int q = 0; q < 4; q++) QD_UNROLL
         for (int t = 0; t < RT; t++)
-            p.part[t] =
-                qd_mma16_fp8(__builtin_bit_cast(qd_mma16_codes, x->b[q]), y->a[q][t], p.part[t]);
+            p.part[t] = qd_mma16_fp8(y->b[q], y->a[q][t], p.part[t]);
     QD_UNROLL for (int t = 0; t < RT; t++)
         p.scale[t] = y->scale[t] * of_b;
     return p;
@@ -189,12 +237,13 @@ QD_INLINE void multiply_group(wave *w, uint32_t first, int g, bool has_next, uin
     const QD_LDS uint8_t *stage = lds_a[g % 2];
     operands y[GROUP];
     product p[GROUP];
-    y[0] = read_a(w, stage, half, g * GROUP);
+    y[0] = read_block(w, stage, half, g * GROUP, &w->x[g * GROUP]);
     QD_UNROLL for (int i = 0; i < GROUP; i++) {
         if (i + 1 < GROUP)
-            y[i + 1] = read_a(w, stage + (i + 1) * STAGE, half, g * GROUP + i + 1);
+            y[i + 1] = read_block(w, stage + (i + 1) * STAGE, half, g * GROUP + i + 1,
+                                  &w->x[g * GROUP + i + 1]);
         qd_pin();
-        p[i] = multiply(&w->x[g * GROUP + i], &y[i], scale_b, g * GROUP + i);
+        p[i] = multiply(&y[i], scale_b, g * GROUP + i);
         if (i > 0)
             promote(w, &p[i - 1]);
         if (has_next)
@@ -248,8 +297,28 @@ QD_INLINE void run_blocks(wave *w) {
             step(w, first, (int)g, false);
 }
 
+/** Loads b of the last, broken K-block. */
+QD_INLINE void load_last_b(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                           uint32_t n0, block *x) {
+#ifdef QK_FLAT
+    const uint8_t *b = (const uint8_t *)g->b + tile->group * g->b_group;
+    QD_UNROLL for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t lane = qd_lane(), row = n0 + qd_wave() * 16 + i * 8 + lane / 8;
+        x->b[i] = 0;
+        if (row < g->n)
+            x->b[i] =
+                qk_gemm_load_piece(b + row * g->b_n, w->blocks * BLOCK_K + lane % 8 * 16, g->k);
+    }
+#else
+    (void)g, (void)tile, (void)n0;
+    QD_UNROLL for (uint32_t q = 0; q < 4; q++)
+        x->b[q] = qd_buffer_stream2(w->b, w->b_offset + q * 1024, w->blocks * QK_PACK_BLOCK);
+#endif
+}
+
 /** Runs the last, broken K-block. Nothing past a row's end of a is read or multiplied. */
-QD_INLINE void run_tail(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t rows) {
+QD_INLINE void run_tail(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t rows,
+                        uint32_t n0) {
     const uint8_t *a = (const uint8_t *)g->a + tile->group * g->a_group + tile->row * g->a_row;
     block x;
     QD_UNROLL for (int i = 0; i < FETCHES; i++) {
@@ -259,15 +328,14 @@ QD_INLINE void run_tail(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile
             x.a[i] =
                 qk_gemm_load_piece(a + row * g->a_row, w->blocks * BLOCK_K + at % 8 * 16, g->k);
     }
-    QD_UNROLL for (uint32_t q = 0; q < 4; q++)
-        x.b[q] = qd_buffer_stream2(w->b, w->b_offset + q * 1024, w->blocks * QK_PACK_BLOCK);
+    load_last_b(w, g, tile, n0, &x);
     const uint32_t i = w->blocks % AHEAD;
     load_scales(w, w->blocks - i, w->num_kb); // the loop's are of whole K-blocks
     write_scales(w);
     write_a(w, &x, 1, lds_a[0]);
     qd_barrier();
-    const operands y = read_a(w, lds_a[0], w->half, i);
-    const product p = multiply(&x, &y, w->scale_b, i);
+    const operands y = read_block(w, lds_a[0], w->half, i, &x);
+    const product p = multiply(&y, w->scale_b, i);
     promote(w, &p);
 }
 
@@ -292,17 +360,16 @@ QD_INLINE void set_fetch(wave *w, const qk_gemm_args *g, uint32_t rows, uint32_t
 
 /** Where a tile's operands begin. */
 typedef struct operand_places {
-    const uint8_t *a, *b;
+    const uint8_t *a, *b; // b: the group's
     const float *scale_a, *scale_b;
 } operand_places;
 
-/** Returns the places of a tile's rows of a, and of b from column `strip` on. The pin keeps the
- *  groups' part a branch. */
-QD_INLINE operand_places places_of(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t strip,
-                                   uint32_t n0) {
+/** Returns the places of a tile's rows of a, and of its group's b. The pin keeps the groups' part a
+ *  branch. */
+QD_INLINE operand_places places_of(const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
     operand_places at = {
         (const uint8_t *)g->a + tile->row * g->a_row,
-        (const uint8_t *)g->b + (int64_t)strip * g->packed_k,
+        (const uint8_t *)g->b,
         g->scale_a + tile->row * g->scale_a_row,
         g->scale_b + n0 / 128 * g->scale_b_nb,
     };
@@ -316,24 +383,41 @@ QD_INLINE operand_places places_of(const qk_gemm_args *g, const qk_gemm_tile *ti
     return at;
 }
 
+/** Sets where the wave's columns of the group's b lie. */
+QD_INLINE void set_up_b(wave *w, const qk_gemm_args *g, const uint8_t *b, uint32_t n0) {
+    const uint32_t lane = qd_lane(), column = n0 + qd_wave() * 16;
+#ifdef QK_FLAT
+    const uint32_t count = qd_min(g->n - n0, TN), b_bytes = (uint32_t)g->b_n;
+    w->b = qd_buffer(b + n0 * g->b_n, (count - 1) * b_bytes + g->k);
+    w->b_write_at = lane / 8 * PITCH + lane % 8 * 16;
+    w->is_b_fn = QD_FP8_USUAL == QD_E4M3FNUZ && g->type_b == QK_E4M3FN;
+    QD_UNROLL for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t row = column - n0 + i * 8 + lane / 8;
+        w->b_offset[i] = row < count ? row * b_bytes + lane % 8 * 16 : QD_OUTSIDE;
+    }
+#else
+    const uint32_t in = column % QK_PACK_ROWS; // the wave's first line of its strip of b
+    w->b = qd_buffer(b + (int64_t)(column - in) * g->packed_k, QK_PACK_ROWS * g->packed_k);
+    w->b_offset = lane / 16 % 2 * 512 + (in + lane % 16) * 16 + lane / 32 * 8;
+#endif
+}
+
 QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t rows,
                       uint32_t n0) {
-    const uint32_t lane = qd_lane(), row = lane % 16, column = n0 + qd_wave() * 16;
-    const uint32_t in = column % QK_PACK_ROWS + row; // this lane's line of its strip of b
-    const operand_places at = places_of(g, tile, column - column % QK_PACK_ROWS, n0);
+    const uint32_t lane = qd_lane();
+    const operand_places at = places_of(g, tile, n0);
     w->blocks = g->k / BLOCK_K;
     w->num_kb = qd_div_up(g->k, BLOCK_K);
     w->a = qd_buffer(at.a, (rows - 1) * (uint32_t)g->a_row + g->k);
-    w->b = qd_buffer(at.b, QK_PACK_ROWS * g->packed_k);
+    set_up_b(w, g, at.b, n0);
     w->a_scales = qd_buffer(at.scale_a, ((rows - 1) * (uint32_t)g->scale_a_row +
                                          (w->num_kb - 1) * (uint32_t)g->scale_a_kb + 1) *
                                             (uint32_t)sizeof(float));
     w->b_scales = qd_buffer(at.scale_b, w->num_kb * (uint32_t)sizeof(float));
     w->scale_step = (uint32_t)(g->scale_a_kb * sizeof(float));
-    w->b_offset = lane / 16 % 2 * 512 + in * 16 + lane / 32 * 8;
     w->half = 1;
     w->is_fn = QD_FP8_USUAL == QD_E4M3FNUZ && g->type_a == QK_E4M3FN;
-    w->read_at = row * PITCH + qd_mma16_k_fp8(lane);
+    w->read_at = lane % 16 * PITCH + qd_mma16_k_fp8(lane);
     QD_UNROLL for (uint32_t i = 0; i < FETCHES; i++)
         set_fetch(w, g, rows, i);
 }
@@ -420,7 +504,7 @@ QD_KERNEL(THREADS) qk_gemm_rows(const QK_GEMM_ARGS given) {
         if (w.blocks > 0)
             run_blocks(&w);
         if (g.k % BLOCK_K)
-            run_tail(&w, &g, &tile, rows);
+            run_tail(&w, &g, &tile, rows, n0);
     }
 #ifdef QK_FULL
     const qk_gemm_full_args again = qk_gemm_reread(&given, &tile);

@@ -37,6 +37,9 @@ static void run_all_kernels(const qni_gemm_spec *spec) {
      .is_packed = true,                                                                            \
      __VA_ARGS__}
 
+#define UNPACKED(M, N, K, AB, D, ...)                                                              \
+    {.m = M, .n = N, .k = K, .dtype_a = AB, .dtype_b = AB, .dtype_d = D, __VA_ARGS__}
+
 static const qni_gemm_spec long_loops[] = {
     PACKED(512, 256, 640, FNUZ, BF),
     PACKED(384, 300, 768, FNUZ, F32, .is_strided = true),
@@ -45,6 +48,8 @@ static const qni_gemm_spec long_loops[] = {
     PACKED(40, 256, 7168, FNUZ, BF),
     PACKED(1, 1056, 7168, FN, F32),
     PACKED(8, 576, 4100, FNUZ, BF, .is_strided = true, .adds_c = true),
+    UNPACKED(300, 260, 1172, FNUZ, BF),
+    UNPACKED(129, 140, 640, FN, F32, .is_strided = true, .adds_c = true),
 };
 
 /** Problems with many tiles: the order in which workgroups take them has full runs, a rest, and
@@ -52,6 +57,7 @@ static const qni_gemm_spec long_loops[] = {
 static const qni_gemm_spec many_tiles[] = {
     PACKED(2304, 2176, 8, FNUZ, BF),
     PACKED(1408, 1408, 12, FN, BF),
+    UNPACKED(2304, 2176, 8, FNUZ, BF),
 };
 
 static const qni_gemm_spec groups[] = {
@@ -62,6 +68,10 @@ static const qni_gemm_spec groups[] = {
     // More groups than a wave has lanes.
     PACKED(0, 64, 40, FNUZ, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 150, .m_alignment = 8),
     PACKED(64, 256, 768, FN, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 16, .expected_m = 4),
+    UNPACKED(0, 256, 384, FNUZ, BF, .grouping = QN_GEMM_GROUPED_INDEX, .groups = 6),
+    UNPACKED(0, 256, 384, FN, BF, .grouping = QN_GEMM_GROUPED_ENDS, .groups = 6, .m_alignment = 16,
+             .zero_padding = true),
+    UNPACKED(320, 128, 512, FNUZ, BF, .grouping = QN_GEMM_GROUPED_MASKED, .groups = 8),
 };
 
 /** Runs all problems of a table, with a sanitizer every third. */
@@ -162,6 +172,8 @@ static void every_level_agrees(void **) {
     static const qni_gemm_spec specs[] = {
         PACKED(130, 140, 412, FNUZ, BF, .fill = QNI_FILL_ANY),
         PACKED(130, 140, 412, FN, BF, .fill = QNI_FILL_ANY),
+        UNPACKED(130, 140, 412, FNUZ, BF, .fill = QNI_FILL_ANY),
+        UNPACKED(130, 140, 412, FN, BF, .fill = QNI_FILL_ANY),
         {.m = 70, .n = 66, .k = 200, .dtype_a = BF, .dtype_b = BF, .dtype_d = BF},
         {.m = 70, .n = 66, .k = 200, .dtype_a = QNI_F16, .dtype_b = QNI_F16, .dtype_d = BF},
         {.m = 70, .n = 66, .k = 200, .dtype_a = QNI_F16, .dtype_b = FN, .dtype_d = BF},
