@@ -145,7 +145,8 @@ def test_experts_of_few_tokens_keep_loads_under_way(target):
 
 
 # image, tiles of 16 x 16 a wave, K-blocks of 64 that a turn runs, copies of a wave for each
-HALVES = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
+HALVES = [("gemm_fp8_row_64x64", 2 * 2, 2, 16)]
+HALVES += [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
           for tile, form in (("128x128", (4 * 4, 1, 32)), ("128x128_alone", (4 * 4, 2, 32)), ("64x64", (2 * 2, 2, 16)))]
 
 
@@ -153,7 +154,7 @@ HALVES = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
 def test_loop_of_halves_multiplies_and_moves_nothing_else(image, tiles, blocks, copies):
     body = the_loop(the_kernel(image))
     mix = kernel_loop.mix_of(body)
-    name = "v_mfma_f32_16x16x16_" + ("bf16" if "bf16" in image else "f16")
+    name = "v_mfma_f32_16x16x" + ("32_fp8_fp8" if "_fp8" in image else "16_bf16" if "_bf16" in image else "16_f16")
     assert sum(i.name == name for i in body) == mix["matrix"] == 4 * tiles * blocks
     assert mix["lds copy"] == copies * blocks
     assert mix["agpr move"] == mix["scratch"] == mix["vector"] == mix["memory"] == 0
@@ -170,7 +171,8 @@ def test_halves_meet_when_all_but_the_last_blocks_copies_have_landed(image, tile
 
 
 # image, tiles of 16 x 16 a wave; of a K-block: vector instructions, which turn pairs of rows, loads, reads and writes of LDS
-WIDE = [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
+WIDE = [("gemm_fp8_row_256x224", 4 * 7, 0, 8, 22 + 8)]
+WIDE += [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
         for tile, form in (("256x224", (4 * 7, 0, 8, 22 + 8)), ("nn_256x128", (4 * 4, 8, 6, 16 + 8 + 4)),
                            ("tn_256x128", (4 * 4, 24, 6, 16 + 8 + 8)), ("tt_256x128", (4 * 4, 16, 6, 16 + 8 + 2)))]
 
@@ -180,7 +182,7 @@ def test_wide_loop_multiplies_and_fills_its_stage(image, tiles, vector, loads, l
     """Tests that operands across cost a vector instruction for each word that they fill, and nothing else does."""
     body = the_loop(the_kernel(image))
     mix = kernel_loop.mix_of(body)
-    name = "v_mfma_f32_16x16x16_" + ("bf16" if "_bf16" in image else "f16")
+    name = "v_mfma_f32_16x16x" + ("32_fp8_fp8" if "_fp8" in image else "16_bf16" if "_bf16" in image else "16_f16")
     assert sum(i.name == name for i in body) == mix["matrix"] == 4 * tiles
     assert (mix["vector"], mix["memory"], mix["lds"], mix["barrier"]) == (vector, loads, lds, 2)
     assert mix["agpr move"] == mix["scratch"] == mix["lds copy"] == 0

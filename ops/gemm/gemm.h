@@ -20,6 +20,7 @@ enum {
     QNI_GEMM_ALONE = 64,     // has two stages of LDS, and so a compute unit to itself
     QNI_GEMM_ONE_TILE = 128, // Hopper: a workgroup has one tile, beside others on a multiprocessor
     QNI_GEMM_WIDE = 256,     // its tile fills a compute unit
+    QNI_GEMM_BY_FP8 = 512,   // multiplies FP8 of the cores' kind
 };
 
 /** A valid problem: gemm.c has checked every pointer, shape, stride and dtype. Strides are in

@@ -139,6 +139,10 @@ static const qni_gemm_spec full_specs[] = {
     DENSE(70, 522, 264, FNUZ, FNUZ, FNUZ, SILU, BIAS), DENSE(70, 140, 516, FNUZ, FNUZ, F16, GELU, GATE(2)),
     GROUPED(INDEX, 5, 0, 130, 384, FNUZ, FNUZ), GROUPED(ENDS, 5, 0, 130, 516, FNUZ, FNUZ, .zero_padding = true),
     GROUPED(MASKED, 4, 140, 130, 768, FNUZ, FNUZ), GROUPED(MASKED, 4, 140, 72, 516, FN, FN),
+    // The same with scales that do not differ along k.
+    DENSE(65, 130, 516, FNUZ, FNUZ, BF, SCALES(ROWS, ROWS)), DENSE(257, 225, 396, FNUZ, FNUZ, F32, SCALES(ONE, ONE), .is_strided = true, .adds_c = true),
+    DENSE(33, 260, 260, FNUZ, FNUZ, BF, SCALES(ONE, ROWS), SILU, BIAS), DENSE(33, 66, 132, FNUZ, FNUZ, F32, SCALES(ROWS, ONE), .fill = QNI_FILL_NAN),
+    GROUPED(ENDS, 5, 0, 130, 516, FNUZ, FNUZ, SCALES(ROWS, GROUPS)), GROUPED(MASKED, 4, 70, 130, 260, FNUZ, FNUZ, SCALES(ROWS, ROWS)),
     // Layouts.
     DENSE(37, 75, 150, FN, FN, BF, .b_transposed = true), DENSE(37, 75, 150, FN, FN, BF, .a_transposed = true),
     DENSE(37, 75, 150, FN, FN, BF, .a_transposed = true, .b_transposed = true),

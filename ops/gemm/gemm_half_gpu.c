@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm of bf16 and f16 (gemm_half_gpu.h), k contiguous: d = c + a b^T; copies fill the stages.
+// gemm of bf16, f16 and FP8 (gemm_half_gpu.h), k contiguous: d = c + a b^T; copies fill the stages.
 //
 // Needs     v_mfma_f32_16x16x16, copies to LDS (gfx90a, gfx942, gfx950); rows of a and b at
 //           multiples of four bytes
@@ -117,10 +117,10 @@ QD_INLINE uint32_t offset_of(uint32_t row, uint32_t rows, uint32_t row_bytes) {
     return qd_by_all_lanes(qd_min(row, rows - 1) * row_bytes + k);
 }
 
-QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const uint16_t *a, const uint16_t *b) {
-    const uint32_t a_bytes = (uint32_t)g->a_row * 2, b_bytes = (uint32_t)g->b_n * 2;
-    w->a = qd_buffer(a, (w->p.rows - 1) * a_bytes + g->k * 2);
-    w->b = qd_buffer(b, (w->p.columns - 1) * b_bytes + g->k * 2);
+QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const element *a, const element *b) {
+    const uint32_t a_bytes = (uint32_t)g->a_row * ELEMENT, b_bytes = (uint32_t)g->b_n * ELEMENT;
+    w->a = qd_buffer(a, (w->p.rows - 1) * a_bytes + g->k * ELEMENT);
+    w->b = qd_buffer(b, (w->p.columns - 1) * b_bytes + g->k * ELEMENT);
     QD_UNROLL for (uint32_t i = 0; i < FETCH_A; i++)
         w->offset[i] = offset_of(w->p.wave * (TM / WAVES) + 2 * i, w->p.rows, a_bytes);
     QD_UNROLL for (uint32_t i = 0; i < FETCH_B; i++)
@@ -138,8 +138,8 @@ QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_half(QK_GEMM_PARAMETER) {
     wave w;
     begin(&w.p, &g, &tile, n0);
     if (w.p.rows > 0 && g.k > 0) {
-        const uint16_t *a = (const uint16_t *)g.a + tile.group * g.a_group + tile.row * g.a_row;
-        const uint16_t *b = (const uint16_t *)g.b + tile.group * g.b_group + n0 * g.b_n;
+        const element *a = (const element *)g.a + tile.group * g.a_group + tile.row * g.a_row;
+        const element *b = (const element *)g.b + tile.group * g.b_group + n0 * g.b_n;
         const uint32_t blocks = g.k / BLOCK_K / STAGES * STAGES;
         set_up(&w, &g, a, b);
         if (blocks > 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm of bf16 and f16 (gemm_half_gpu.h): d = c + a b^T; stages are filled through registers, in
-// which the next K-block waits. k is contiguous, or with QK_A_ACROSS m in a, with QK_B_ACROSS n in
-// b: then a lane turns eight rows by two or four k on their way to LDS.
+// gemm of bf16, f16 and FP8 (gemm_half_gpu.h): d = c + a b^T; stages are filled through
+// registers, in which the next K-block waits. k is contiguous, or with QK_A_ACROSS m in a, with
+// QK_B_ACROSS n in b: then a lane turns eight rows by two or four k on their way to LDS.
 //
 // Needs     v_mfma_f32_16x16x16; rows of a and b, or of a^T and b^T, at multiples of four bytes
 // Launch    an XCD has tiles that follow each other, in bands of four rows
@@ -197,8 +197,8 @@ QD_INLINE uint32_t offset_across(uint32_t eights, uint32_t loads, uint32_t count
     return qd_by_all_lanes(qd_thread() / eights * loads * k_bytes + eight * 16);
 }
 
-QD_INLINE void set_up_a(wave *w, const qk_gemm_args *g, const uint16_t *a) {
-    const uint32_t lane = qd_lane(), step = (uint32_t)(QK_A_ACROSS ? g->a_k : g->a_row) * 2;
+QD_INLINE void set_up_a(wave *w, const qk_gemm_args *g, const element *a) {
+    const uint32_t lane = qd_lane(), step = (uint32_t)(QK_A_ACROSS ? g->a_k : g->a_row) * ELEMENT;
     w->k_a = step;
     w->block_a = QK_A_ACROSS ? BLOCK_K * step : ROW_BYTES;
     if (QK_A_ACROSS) {
@@ -208,14 +208,14 @@ QD_INLINE void set_up_a(wave *w, const qk_gemm_args *g, const uint16_t *a) {
         w->slot_a = qd_thread() / (TM / 8) * LOADS_A * 2;
         return;
     }
-    w->a = qd_buffer(a, (w->p.rows - 1) * step + g->k * 2);
+    w->a = qd_buffer(a, (w->p.rows - 1) * step + g->k * ELEMENT);
     w->to_a = swizzle(w->p.wave * 8 + lane / 8, lane % 8);
     QD_UNROLL for (int i = 0; i < LOADS_A; i++)
         w->offset[i] = offset_of(w->p.wave, i, w->p.rows, step);
 }
 
-QD_INLINE void set_up_b(wave *w, const qk_gemm_args *g, const uint16_t *b) {
-    const uint32_t lane = qd_lane(), step = (uint32_t)(QK_B_ACROSS ? g->b_k : g->b_n) * 2;
+QD_INLINE void set_up_b(wave *w, const qk_gemm_args *g, const element *b) {
+    const uint32_t lane = qd_lane(), step = (uint32_t)(QK_B_ACROSS ? g->b_k : g->b_n) * ELEMENT;
     w->k_b = step;
     w->block_b = QK_B_ACROSS ? BLOCK_K * step : ROW_BYTES;
     if (QK_B_ACROSS) {
@@ -226,7 +226,7 @@ QD_INLINE void set_up_b(wave *w, const qk_gemm_args *g, const uint16_t *b) {
         return;
     }
     const uint32_t four = row_of_load(w->p.wave, LOADS) + lane / 16;
-    w->b = qd_buffer(b, (w->p.columns - 1) * step + g->k * 2);
+    w->b = qd_buffer(b, (w->p.columns - 1) * step + g->k * ELEMENT);
     w->to_b = swizzle(w->p.wave * 8 + lane / 8, lane % 8);
     w->four = swizzle(four, lane % 16 / 2) + lane % 2 * 8;
     QD_UNROLL for (int i = LOADS_A; i < LOADS; i++)
@@ -267,8 +267,8 @@ QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_wide(QK_GEMM_PARAMETER) {
     wave w;
     begin(&w.p, &g, &tile, n0);
     if (w.p.rows > 0 && g.k > 0) {
-        const uint16_t *a = (const uint16_t *)g.a + tile.group * g.a_group + tile.row * g.a_row;
-        const uint16_t *b = (const uint16_t *)g.b + tile.group * g.b_group + n0 * g.b_n;
+        const element *a = (const element *)g.a + tile.group * g.a_group + tile.row * g.a_row;
+        const element *b = (const element *)g.b + tile.group * g.b_group + n0 * g.b_n;
         const uint32_t blocks = whole_blocks(&w, g.k);
         set_up_a(&w, &g, a);
         set_up_b(&w, &g, b);
