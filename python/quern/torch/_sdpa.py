@@ -73,12 +73,15 @@ def reason(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
 
 def _has_fast_gradients(query, value, attn_mask, dropout_p, device):
     """Returns whether kernels on matrix cores give all gradients of a call on a GPU."""
-    if not device and not torch.version.hip:
-        return False
-    arch = _tensor.device(device or f"hip:{query.device.index or 0}").arch
-    is_taken = query.dtype == torch.bfloat16 or (query.dtype == torch.float16 and not arch.startswith("gfx90a"))
+    backend = "hip" if torch.version.hip else "cuda"
+    arch = _tensor.device(device or f"{backend}:{query.device.index or 0}").arch
     fits = all(dim % 8 == 0 and dim <= 128 for dim in (query.shape[-1], value.shape[-1]))
-    return is_taken and fits and dropout_p == 0 and not (attn_mask is not None and attn_mask.requires_grad)
+    if query.dtype == torch.float32 or not fits or dropout_p != 0:
+        return False
+    if arch.startswith("sm_"):
+        return arch == "sm_90" and attn_mask is None
+    loses = query.dtype == torch.float16 and arch.startswith("gfx90a")
+    return not loses and not (attn_mask is not None and attn_mask.requires_grad)
 
 
 def _reason_of_gradients(query, key, value, attn_mask, dropout_p, device, allow_slow):
@@ -88,8 +91,8 @@ def _reason_of_gradients(query, key, value, attn_mask, dropout_p, device, allow_
             _has_fast_gradients(query, value, attn_mask, dropout_p, device):
         return None
     return "an argument requires a gradient, which quern computes slowly for this call; fast on AMD GPUs: float16 (not on gfx90a) " \
-           "and bfloat16, head_dim in multiples of 8 up to 128, no dropout, no gradient of attn_mask; allow_slow=True takes it " \
-           "all the same"
+           "and bfloat16, head_dim in multiples of 8 up to 128, no dropout, no gradient of attn_mask; on Hopper: the same without " \
+           "attn_mask; allow_slow=True takes it all the same"
 
 
 # ---- the call
@@ -354,7 +357,7 @@ def enable(device=None, fallback="log", allow_slow=False):
               multiples of 8 up to 256, strides that no fast kernel takes. Else these calls go to PyTorch, too
 
     Calls that need gradients are quern's as well: on an AMD GPU f16 (not on gfx90a) and bf16, head dims in multiples of 8 up to 128,
-    without dropout and without a gradient of attn_mask, and others with allow_slow. If a query sees no key, its result is 0. An attn_mask
+    without dropout and without a gradient of attn_mask; on Hopper the same without attn_mask; and others with allow_slow. If a query sees no key, its result is 0. An attn_mask
     of any float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside an sdpa_kernel without
     FLASH_ATTENTION, PyTorch computes. The logger names graphs that torch.compile made before; they are made again.
     quern uses PyTorch's registration of attention implementations if there is one
