@@ -23,7 +23,8 @@ static void problems_agree(void **) {
 }
 
 #define BF QNI_BF16
-#define PLAIN(M, N, K, AB) {.m = M, .n = N, .k = K, .dtype_a = AB, .dtype_b = AB, .dtype_d = BF}
+#define PLAIN(M, N, K, AB, ...)                                                                    \
+    {.m = M, .n = N, .k = K, .dtype_a = AB, .dtype_b = AB, .dtype_d = BF, __VA_ARGS__}
 #define PACKED(M, N, K, D)                                                                         \
     {.m = M,                                                                                       \
      .n = N,                                                                                       \
@@ -36,8 +37,13 @@ static void problems_agree(void **) {
 
 static void levels_agree(void **) {
     static const qni_gemm_spec specs[] = {
-        PACKED(130, 140, 412, BF),   PLAIN(70, 66, 200, QNI_E4M3FN), PLAIN(70, 66, 200, BF),
-        PLAIN(70, 66, 200, QNI_F16), PLAIN(70, 66, 200, QNI_F32),    CASES_ACROSS(BF),
+        PACKED(130, 140, 412, BF),
+        PLAIN(70, 66, 200, QNI_E4M3FN),
+        PLAIN(70, 66, 200, QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE),
+        PLAIN(70, 66, 200, BF),
+        PLAIN(70, 66, 200, QNI_F16),
+        PLAIN(70, 66, 200, QNI_F32),
+        CASES_ACROSS(BF),
         CASES_ACROSS(QNI_F16)};
     run_levels(specs, sizeof specs / sizeof *specs);
 }

@@ -174,6 +174,7 @@ static void every_level_agrees(void **) {
         PACKED(130, 140, 412, FN, BF, .fill = QNI_FILL_ANY),
         UNPACKED(130, 140, 412, FNUZ, BF, .fill = QNI_FILL_ANY),
         UNPACKED(130, 140, 412, FN, BF, .fill = QNI_FILL_ANY),
+        UNPACKED(130, 140, 412, FNUZ, BF, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE),
         {.m = 70, .n = 66, .k = 200, .dtype_a = BF, .dtype_b = BF, .dtype_d = BF},
         {.m = 70, .n = 66, .k = 200, .dtype_a = QNI_F16, .dtype_b = QNI_F16, .dtype_d = BF},
         {.m = 70, .n = 66, .k = 200, .dtype_a = QNI_F16, .dtype_b = FN, .dtype_d = BF},
