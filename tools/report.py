@@ -18,7 +18,7 @@ import re
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [TOP / f"docs/{name}.md" for name in ("performance", "performance_h200")]
+PAGES = [TOP / f"docs/{name}.md" for name in ("performance", "performance_h200", "profiles")]
 MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
 CHIPS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 SIDES = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
