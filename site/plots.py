@@ -6,16 +6,22 @@ import json
 
 from comments import title
 
-SIDES = ("quern", "copy", "eager", "compile", "triton", "flashinfer", "aiter", "torch")
+SIDES = ("quern", "copy", "eager", "compile", "triton", "flashinfer", "aiter", "torch", "cudnn", "flash")
+
+
+def microseconds(side):
+    return side["ns"] / 1e3 if isinstance(side, dict) else side
+
+
 FORMS = (  # a key of a report's rows, the unit, and the sides of a row
     ("share_of_limit", "% of the limit", lambda row: {"quern": 100 * (row["share_of_limit"] or 0)}),
     ("published_tflops", "TFLOP/s", lambda row: {row["side"]: row["tflops"]}),
     ("median_us", "µs", lambda row: {row["side"]: row["median_us"]}),
-    ("us", "µs", lambda row: row["us"]),
+    ("us", "µs", lambda row: row["us"] if isinstance(row["us"], dict) else {"quern": row["us"], "copy": row.get("copy_us")}),
     ("quern_us", "µs", lambda row: {"quern": row["quern_us"], **row["sides_us"]}),
     ("quern_ns", "µs", lambda row: {side: row[f"{side}_ns"] / 1e3 for side in SIDES if f"{side}_ns" in row}),
     ("quern_ms", "ms", lambda row: {side: row[f"{side}_ms"] for side in SIDES if f"{side}_ms" in row}),
-    ("quern", "µs", lambda row: {side: row[side]["ns"] / 1e3 for side in SIDES if side in row}),
+    ("quern", "µs", lambda row: {side: microseconds(row[side]) for side in SIDES if side in row}),
 )
 MOST = 40  # lines of a plot
 BAR, GAP, LEFT, WIDTH = 13, 9, 250, 420
@@ -30,6 +36,10 @@ def label_of(row):
         parts = [row["op"], f"{row['rows']} × {row.get('dim') or row['vocab']}"]
     elif "problem" in row:
         parts = [row.get("op"), row["problem"]]
+    elif "shape" in row:
+        parts = [row.get("chip"), " × ".join(map(str, row["shape"]))]
+    elif "dim" in row:
+        parts = [f"{row['heads']}/{row['kv_heads']} heads of {row['dim']}, {row['tokens']} tokens", "causal" if row["causal"] else None]
     else:
         parts = [row.get("name"), f"{row['tokens']} tokens", row.get("chip")]
     if "rows" not in row and row.get("threads"):
