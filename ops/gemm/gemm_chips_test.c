@@ -39,7 +39,7 @@ static void levels_agree(void **) {
     static const qni_gemm_spec specs[] = {
         PACKED(130, 140, 412, BF),
         PLAIN(70, 66, 200, QNI_E4M3FN),
-        PLAIN(70, 66, 200, QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE),
+        PLAIN(70, 140, 200, QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE),
         PLAIN(70, 66, 200, BF),
         PLAIN(70, 66, 200, QNI_F16),
         PLAIN(70, 66, 200, QNI_F32),
