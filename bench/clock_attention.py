@@ -11,7 +11,7 @@ process of its own, in bf16, on the same modelled chip. AITER's forward kernels 
 (rtne), to nearest with ties away from zero (rtna) or cut them (rtz); quern's round as rtna does, since weights are not
 negative. On an MI355X both round to nearest even, by an instruction. AITER has no code object for heads of 64: what is
 published is of a kernel that it compiles. Published times are of the very code objects, on silicon; TFLOP/s count no work
-that a causal mask leaves out. tools/report.py makes the table of docs/performance.md from the JSON.
+that a causal mask leaves out. tools/report.py makes the table of docs/performance_modelled.md from the JSON.
 """
 
 import argparse

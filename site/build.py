@@ -27,7 +27,7 @@ CONTENTS = {
     "Start": ["The front page <self>", "troubleshooting", "news"],
     "Guides": ["python", "engines", "flashinfer", "deep_gemm", "aiter", "checkpoints", "tune", "probe", "simulator", "hip"],
     "Reference": ["c/index", "py/index", "command", "catalogue", "kernels", "kernels_attention", "env", "glossary"],
-    "Performance": ["plots", "performance", "performance_h200", "profiles"],
+    "Performance": ["plots", "performance", "performance_h200", "performance_modelled", "profiles"],
     "Internals": ["design", "runtime", "clock", "clock_report", "testing", "Versions, releases, the site <releases>"],
 }
 

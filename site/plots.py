@@ -114,6 +114,7 @@ def write(top, source):
         else:
             others.append(path.name)
     (source / "plots.rst").write_text(
-        title("Plots") + "\nWhat the benchmarks wrote into ``bench/results``. :doc:`performance` and :doc:`performance_h200` have tables, "
+        title("Plots") + "\nWhat the benchmarks wrote into ``bench/results``. :doc:`performance`, :doc:`performance_h200` and "
+        ":doc:`performance_modelled` have tables, "
         "conditions and what is to be learned from them.\n\nFiles of another form, which only those pages show: "
         + ", ".join(f"``{name}``" for name in others) + ".\n\n" + "\n".join(parts))

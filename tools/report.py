@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/performance.md, performance_h200.md and profiles.md from the JSON in bench/results, which the benchmarks wrote.
+"""Writes the tables of docs/performance*.md and docs/profiles.md from the JSON in bench/results, which the benchmarks wrote.
 
     python tools/report.py            rewrites each table from the file that its mark names
     python tools/report.py --check    exits with 1 if a table differs from its file
@@ -18,7 +18,7 @@ import re
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [TOP / f"docs/{name}.md" for name in ("performance", "performance_h200", "profiles")]
+PAGES = [TOP / f"docs/{name}.md" for name in ("performance", "performance_h200", "performance_modelled", "profiles")]
 MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
 CHIPS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 SIDES = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
@@ -159,7 +159,7 @@ def flux_table(report):
 
 
 def heads_of(r):
-    """Returns the shape of an attention problem as docs/performance.md writes it."""
+    """Returns the shape of an attention problem as docs/performance_modelled.md writes it."""
     batch = f"{r['batch']} × " if r["batch"] > 1 else ""
     dims = f"{r['qk']}" if r["qk"] == r["vo"] else f"{r['qk']} and {r['vo']} in v"
     return f"{batch}{r['heads']} × {r['tokens']}, {dims}{', causal' if r['causal'] else ''}"
@@ -191,7 +191,7 @@ def clock_backward_table(report):
 
 
 def decode_shape(name):
-    """Returns a case of bench/clock_decode.py as docs/performance.md writes it: the call, the cache, the keys of a chunk."""
+    """Returns a case of bench/clock_decode.py as the pages write it: the call, the cache, the keys of a chunk."""
     found = re.fullmatch(r"(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?(?:@(\d+|all))?", name)
     heads = f"MLA, {found[4]} heads, " if found[1] else ""
     cache = {"bf16": "bf16", "fp8": "e4m3fnuz"}[found[5]] + (", q too" if found[6] else "")

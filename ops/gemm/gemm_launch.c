@@ -170,7 +170,7 @@ int64_t qni_gemm_likely_rows(const qni_gemm_problem *p) {
 
 static const double a_tile = 2.25; // of 128 rows; modelled
 
-/** What a workgroup of a kernel takes on an MI300X, modelled (docs/performance.md). */
+/** What a workgroup of a kernel takes on an MI300X, modelled (docs/performance_modelled.md). */
 typedef struct pace {
     uint32_t rows, columns;
     uint32_t turn;   // K-blocks that run together, whether there are as many or not
