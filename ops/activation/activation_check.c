@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of the activation family: every function and form, on shapes that reach every
 // kernel and edge.
+#include "activation_check.h"
+
 #include "../../check/batches.h"
 #include "../../check/case.h"
 #include "../../check/walk.h"
@@ -92,31 +94,13 @@ static qni_extent extent_of(const void *context, int which) {
                         .offset = c->shape->offset};
 }
 
-/** Returns an element of x. Each row has a scale of its own: one is zeros, one lies where exp ends
- *  its range, one has the largest values, one the smallest. */
-static double x_value(trial_case *c, int64_t row) {
-    const double normal = qni_random_normal(&c->base.random);
-    const qni_dtype dtype = c->problem.dtype;
-    switch (row % 8) {
-    case 1:
-        return 0;
-    case 2:
-        return 40 * normal;
-    case 4:
-        return dtype == QNI_F16 ? copysign(65504, normal) : ldexp(normal, 50);
-    case 6:
-        return ldexp(normal, dtype == QNI_F16 ? -14 : -60);
-    default:
-        return 3 * normal;
-    }
-}
-
 static void fill(void *context, int which) {
     trial_case *c = context;
     qni_area *a = &c->base.areas[which];
     for (int64_t r = 0; which == X && r < c->problem.rows; r++)
         for (int64_t i = 0; i < 2 * c->shape->h; i++)
-            qni_put(a->dtype, qni_area_host(a), row_at(c, X, r) + i, x_value(c, r));
+            qni_put(a->dtype, qni_area_host(a), row_at(c, X, r) + i,
+                    qni_activation_check_value(&c->base.random, c->problem.dtype, r));
     if (which == SCALE && c->form->quant == QNI_ACTIVATION_STATIC)
         qni_put(QNI_F32, qni_area_host(a), 0, 0.013); // the largest results saturate e4m3
 }

@@ -4,6 +4,7 @@
 #include "../../check/batches.h"
 #include "../../check/case.h"
 #include "../../check/walk.h"
+#include "../activation/activation_check.h"
 #include "activation_backward.h"
 
 static const float limits[] = {HUGE_VALF, 1.5f};
@@ -54,25 +55,6 @@ static qni_extent extent_of(const void *context, int which) {
                         .offset = c->shape->offset};
 }
 
-/** Returns an element of x. Each row has a scale of its own: one is zeros, one lies where exp ends
- *  its range, one has the largest values, one the smallest. */
-static double x_value(trial_case *c, int64_t row) {
-    const double normal = qni_random_normal(&c->base.random);
-    const qni_dtype dtype = c->problem.dtype;
-    switch (row % 8) {
-    case 1:
-        return 0;
-    case 2:
-        return 40 * normal;
-    case 4:
-        return dtype == QNI_F16 ? copysign(65504, normal) : ldexp(normal, 50);
-    case 6:
-        return ldexp(normal, dtype == QNI_F16 ? -14 : -60);
-    default:
-        return 3 * normal;
-    }
-}
-
 static void fill(void *context, int which) {
     trial_case *c = context;
     qni_area *a = &c->base.areas[which];
@@ -80,7 +62,8 @@ static void fill(void *context, int which) {
     for (int64_t r = 0; which != DX && r < c->problem.rows; r++)
         for (int64_t i = 0; i < width; i++)
             qni_put(a->dtype, qni_area_host(a), row_at(c, which, r) + i,
-                    which == X ? x_value(c, r) : qni_random_normal(&c->base.random));
+                    which == X ? qni_activation_check_value(&c->base.random, c->problem.dtype, r)
+                               : qni_random_normal(&c->base.random));
 }
 
 static qni_activation_rows rows_in(const trial_case *c, int which, bool on_host) {
