@@ -22,6 +22,7 @@ typedef struct gemm_run {
     cli_device *device;
     gemm_shape shape;
     cli_tensor a, scale_a, d;
+    int64_t scale_a_strides[2];
     weight weights[MAX_WEIGHTS];
     double *row_size, *column_size; // if is_compared: norms of a's rows and of the first weight's
     bool is_packed, is_compared;
@@ -55,10 +56,11 @@ static qn_status run_gemm(void *context) {
 // ---- how large a product's sums are
 
 /** Returns the norms of the rows of a factor, dequantised: a scale for each `block_rows` rows and
- *  128 columns. */
+ *  128 columns. `scale` has memory without gaps. */
 static qn_status find_sizes(double **out, cli_device *device, const cli_tensor *x,
                             const cli_tensor *scale, int64_t block_rows) {
     const int64_t rows = x->t.shape[0], cols = x->t.shape[1], blocks = blocks_of(cols);
+    const int64_t *strides = scale->t.strides ? scale->t.strides : (int64_t[]){blocks, 1};
     const size_t bytes = x->t.dtype.bits / 8;
     uint8_t *values = cli_alloc((size_t)(rows * cols) * bytes);
     float *scales = cli_alloc((size_t)(rows * blocks) * sizeof *scales);
@@ -68,14 +70,17 @@ static qn_status find_sizes(double **out, cli_device *device, const cli_tensor *
     for (int code = 0; code < 1 << x->t.dtype.bits; code++)
         table[code] = cli_number_get(x->t.dtype, &(uint16_t){(uint16_t)code}, 0);
     CLI_TRY_OUT(cli_tensor_store(values, device, x));
+    cli_tensor stored = *scale;
+    stored.t.strides = nullptr; // as they lie
     if (scale->t.data)
-        CLI_TRY_OUT(cli_tensor_store(scales, device, scale));
+        CLI_TRY_OUT(cli_tensor_store(scales, device, &stored));
     for (int64_t i = 0; i < rows; i++) {
         double sum = 0;
         for (int64_t j = 0; j < cols; j++) {
             const int64_t at = i * cols + j;
             const double factor =
-                scale->t.data ? (double)scales[i / block_rows * blocks + j / BLOCK] : 1;
+                scale->t.data ? (double)scales[i / block_rows * strides[0] + j / BLOCK * strides[1]]
+                              : 1;
             const double value =
                 factor * table[bytes == 1 ? values[at] : ((const uint16_t *)values)[at]];
             sum += value * value;
@@ -144,11 +149,23 @@ out:
     return st;
 }
 
+/** Makes the scales of a: on GPUs with rows side by side, as engines give them there. */
+static qn_status make_scale_a(gemm_run *r) {
+    const int64_t rows = r->shape.m, blocks = blocks_of(r->shape.k);
+    CLI_TRY(make(r, &r->scale_a, f32, rows, blocks));
+    if (r->scale_a.t.device.device_type != kDLCPU) {
+        r->scale_a_strides[0] = 1;
+        r->scale_a_strides[1] = rows;
+        r->scale_a.t.strides = r->scale_a_strides;
+    }
+    return QN_OK;
+}
+
 static qn_status open_tensors(gemm_run *r, int num_weights) {
     const gemm_shape *s = &r->shape;
     CLI_TRY(make(r, &r->a, s->dtype, s->m, s->k));
     if (is_scaled(s))
-        CLI_TRY(make(r, &r->scale_a, f32, s->m, blocks_of(s->k)));
+        CLI_TRY(make_scale_a(r));
     if (r->is_compared)
         CLI_TRY(find_sizes(&r->row_size, r->device, &r->a, &r->scale_a, 1));
     CLI_TRY(cli_tensor_make(&r->d, r->device, bf16, 2, (const int64_t[]){s->m, s->n}));
