@@ -12,7 +12,7 @@ _quern_values() { # _quern_values OPTION CURRENT
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "bf16 f32" -- "$2") ;;
     --mfma) mapfile -t COMPREPLY < <(compgen -W "exact fast" -- "$2") ;;
     --prompts) mapfile -t COMPREPLY < <(compgen -W "whole causal" -- "$2") ;;
-    --clock) mapfile -t COMPREPLY < <(compgen -W "sample on full" -- "$2") ;;
+    --clock) mapfile -t COMPREPLY < <(compgen -W "sample on xcd full" -- "$2") ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "fp8 e4m3fn e4m3fnuz bf16" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
     --chip | --input | --model | --original | --out | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;

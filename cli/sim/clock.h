@@ -6,7 +6,7 @@
 #include "../cli.h"
 
 /** Turns on the clock of the simulated devices that this process will open: in the mode, or with
- *  null in the one that QUERN_SIM asks for, else in the usual one. "sample" leaves results
+ *  null in the one that QUERN_SIM asks for, else in the usual one. "sample" and "xcd" leave results
  *  incomplete. */
 void cli_clock_start(const char *usual, const char *mode);
 /** Returns what the simulated devices' launches since the last call took, as a profile's member

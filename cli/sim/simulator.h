@@ -29,7 +29,11 @@ enum { CLI_CANNOT_RUN = 126, CLI_NO_PROGRAM = 127, CLI_KILLED = 128 };
 
 /** A command's option for the mode of the clock, a text, which cli_sim_clock takes. */
 #define CLI_SIM_CLOCK_OPTION(mode, about)                                                          \
-    {.name = "--clock", .kind = CLI_CHOICE, .value = "sample|on|full", .to = &(mode), .help = about}
+    {.name = "--clock",                                                                            \
+     .kind = CLI_CHOICE,                                                                           \
+     .value = "sample|on|xcd|full",                                                                \
+     .to = &(mode),                                                                                \
+     .help = about}
 
 /** Returns the folder that holds links to the simulated GPU under the system library's names: an
  *  installation's, or the build's. The caller frees it. Returns null, with the message stored, if

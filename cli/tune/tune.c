@@ -174,9 +174,10 @@ static qn_status write_file(const job *j) {
 }
 
 static qn_status measure(job *j) {
-    const tune_trying how = {.rounds = (int)o.rounds,
-                             .is_dry = o.is_dry,
-                             .is_sample = strcmp(o.clock ? o.clock : "on", "sample") == 0};
+    const tune_trying how = {
+        .rounds = (int)o.rounds,
+        .is_dry = o.is_dry,
+        .is_sample = o.clock && (strcmp(o.clock, "sample") == 0 || strcmp(o.clock, "xcd") == 0)};
     qn_status st = QN_OK;
     cli_catch_signals();
     cli_progress_begin("tuning", TUNE_STEPS * (j->problems.count - j->file.count));
