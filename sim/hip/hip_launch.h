@@ -92,6 +92,14 @@ typedef union hipStreamBatchMemOpParams {
     uint64_t pad[6];
 } hipStreamBatchMemOpParams;
 
+/** Several of them, of a graph's node. */
+typedef struct hipBatchMemOpNodeParams {
+    hipCtx_t ctx;
+    unsigned count;
+    hipStreamBatchMemOpParams *paramArray;
+    unsigned flags; // 0
+} hipBatchMemOpNodeParams;
+
 HIP_API hipError_t hipStreamBatchMemOp(hipStream_t stream, unsigned count,
                                        hipStreamBatchMemOpParams *operations, unsigned flags);
 

@@ -203,6 +203,11 @@ hipError_t sim_hip_await(sim_stream *stream, hipEvent_t event);
 /** Makes an operation that calls a function of the program; null without memory. (stream_info.c) */
 sim_op *sim_hip_host_op(const hipHostNodeParams *call);
 const hipHostNodeParams *sim_hip_host_of(const sim_op *op);
+/** Makes an operation that writes values and waits for values. Errors: hipErrorInvalidValue,
+ *  hipErrorOutOfMemory. (stream_values.c) */
+hipError_t sim_hip_batch_op(sim_op **out, const hipBatchMemOpNodeParams *params);
+/** Returns its parameters, which point into the operation. */
+hipBatchMemOpNodeParams sim_hip_batch_of(sim_op *op);
 /** The next functions have the lock. (graph/capture.c) Makes a node of an operation that is queued
  *  on a capturing stream; the graph then owns the operation. */
 hipError_t sim_capture_op(sim_stream *stream, sim_op *op);

@@ -3,6 +3,7 @@
 #include "runtime.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 typedef struct value_op {
@@ -133,17 +134,9 @@ hipError_t hipStreamWaitValue64(hipStream_t stream, void *ptr, uint64_t value, u
 
 typedef struct batch_op {
     sim_op op;
-    unsigned count;
-    value_op values[];
+    hipBatchMemOpNodeParams params; // of these the context, the count and the flags
+    hipStreamBatchMemOpParams operations[];
 } batch_op;
-
-static hipError_t run_batch(sim_stream *stream, sim_op *op) {
-    batch_op *batch = (batch_op *)op;
-    hipError_t error = hipSuccess;
-    for (unsigned i = 0; error == hipSuccess && i < batch->count; i++)
-        error = batch->values[i].op.run(stream, &batch->values[i].op);
-    return error;
-}
 
 /** Reads one of the program's operations. Returns false if it is none that a stream can do. */
 static bool read_operation(value_op *out, const hipStreamBatchMemOpParams *p) {
@@ -161,26 +154,58 @@ static bool read_operation(value_op *out, const hipStreamBatchMemOpParams *p) {
     return is_good(out);
 }
 
+static hipError_t run_batch(sim_stream *stream, sim_op *op) {
+    const batch_op *batch = (batch_op *)op;
+    hipError_t error = hipSuccess;
+    for (unsigned i = 0; error == hipSuccess && i < batch->params.count; i++) {
+        value_op v; // a graph's may be of memory that has gone since
+        error = read_operation(&v, &batch->operations[i]) ? v.op.run(stream, &v.op)
+                                                          : hipErrorIllegalAddress;
+    }
+    return error;
+}
+
+hipError_t sim_hip_batch_op(sim_op **out, const hipBatchMemOpNodeParams *p) {
+    enum { MAX_OPERATIONS = 256 }; // of AMD's runtime
+    if (!p->paramArray || p->flags || !p->count || p->count > MAX_OPERATIONS)
+        return hipErrorInvalidValue;
+    const size_t bytes = p->count * sizeof *p->paramArray;
+    batch_op *batch = calloc(1, sizeof *batch + bytes);
+    if (!batch)
+        return hipErrorOutOfMemory;
+    batch->op.run = run_batch;
+    batch->op.bytes = sizeof *batch + bytes;
+    batch->params = *p;
+    memcpy(batch->operations, p->paramArray, bytes);
+    value_op ignored;
+    for (unsigned i = 0; i < p->count; i++)
+        if (!read_operation(&ignored, &batch->operations[i])) {
+            free(batch);
+            return hipErrorInvalidValue;
+        }
+    *out = &batch->op;
+    return hipSuccess;
+}
+
+hipBatchMemOpNodeParams sim_hip_batch_of(sim_op *op) {
+    batch_op *batch = (batch_op *)op;
+    hipBatchMemOpNodeParams p = batch->params;
+    p.paramArray = batch->operations;
+    return p;
+}
+
 /** Queues writes of values and waits for values as one operation of the stream, which does them in
  *  their order. */
 hipError_t hipStreamBatchMemOp(hipStream_t handle, unsigned count,
                                hipStreamBatchMemOpParams *operations, unsigned flags) {
-    enum { MAX_OPERATIONS = 256 }; // of AMD's runtime
     SIM_HIP_START();
+    sim_op *op;
+    const hipError_t error = sim_hip_batch_op(
+        &op, &(hipBatchMemOpNodeParams){.count = count, .paramArray = operations, .flags = flags});
+    if (error != hipSuccess)
+        return sim_hip_result(error);
     sim_stream *stream = sim_hip_stream(handle);
-    if (!operations || flags || !count || count > MAX_OPERATIONS)
-        return sim_hip_result(hipErrorInvalidValue);
     if (!stream)
-        return sim_hip_result(hipErrorContextIsDestroyed);
-    batch_op *batch = calloc(1, sizeof *batch + count * sizeof *batch->values);
-    if (!batch)
-        return sim_hip_result(hipErrorOutOfMemory);
-    batch->op.run = run_batch;
-    batch->count = count;
-    for (unsigned i = 0; i < count; i++)
-        if (!read_operation(&batch->values[i], &operations[i])) {
-            free(batch);
-            return sim_hip_result(hipErrorInvalidValue);
-        }
-    return sim_hip_result(sim_hip_queue(stream, &batch->op, nullptr));
+        free(op);
+    return sim_hip_result(stream ? sim_hip_queue(stream, op, nullptr) : hipErrorContextIsDestroyed);
 }

@@ -8,6 +8,7 @@ tests/clients/hip_programs.py ... --every 8                               a samp
 tests/clients/hip_programs.py ... --arch gfx1151                          for another chip; else gfx942
 tests/clients/hip_programs.py ... --check all                             under checks; else as `quern sim` has them with --check none
 tests/clients/hip_programs.py ... --seconds 60 --jobs 2 --json FILE       limit of a run, programs at a time, results; goes on where FILE ends
+tests/clients/hip_programs.py ... --total 400 --texts FILE                begins nothing after so many seconds; the whole text of what failed
 
 A CHECKOUT is one of ROCm/rocm-examples, ROCm/HIP-Examples, ROCm/hip-tests, ROCm/rocPRIM, ROCm/hipCUB or ROCm/rocThrust, known by what it
 has. Of rocPRIM the tests are run, those whose sources are whole, with the sizes that they choose; they need googletest. TREE is what
@@ -29,6 +30,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCES = (".hip", ".cpp", ".cu", ".cc")
@@ -166,7 +169,7 @@ class Runner:
     """Compiles and runs programs with one set of options."""
 
     def __init__(self, options, scratch):
-        self.options, self.scratch, self.shared = options, scratch, {}
+        self.options, self.scratch, self.shared, self.writing = options, scratch, {}, threading.Lock()
         self.environment = dict(os.environ, ROCM_PATH=str(options.rocm.resolve()))  # for hiprtc
         clang = next(c for c in ("clang++-22", "clang++-23", "clang++") if shutil.which(c))
         build = pathlib.Path(os.environ["QUERN_BUILD_DIR"]).resolve()
@@ -193,16 +196,11 @@ class Runner:
             out.seek(0)
             return status, out.read().decode(errors="replace")
 
-    def objects(self, sources, includes):
-        """Compiles what many programs share, once. Returns the objects; none if they do not compile."""
-        made = []
-        for source in sources:
-            if source not in self.shared:
-                target = self.scratch / re.sub(r"\W", "_", f"{source}.o")
-                status, _ = self._run([*self.compile, *(f"-I{i}" for i in includes), "-c", source, "-o", target], self.scratch, 300)
-                self.shared[source] = target if status == 0 else None
-            made.append(self.shared[source])
-        return made
+    def share(self, source, includes):
+        """Compiles what many programs share. Its object is None if it does not compile."""
+        target = self.scratch / re.sub(r"\W", "_", f"{source}.o")
+        status, _ = self._run([*self.compile, *(f"-I{i}" for i in includes), "-c", source, "-o", target], self.scratch, 300)
+        self.shared[source] = target if status == 0 else None
 
     def make(self, program, folder):
         """Returns why the program cannot be made: a kind and a reason; or nothing."""
@@ -227,7 +225,7 @@ class Runner:
             status, text = self._run([*self.compile, *includes, "-c", source, "-o", made[-1]], folder, 600)
             if status != 0:
                 return "skip", "does not compile: " + _first_error(text)
-        command = [self.compile[0], *made, *(o for o in self.objects(program.objects, program.includes) if o), "-o", folder / "program", *self.link, *program.libraries]
+        command = [self.compile[0], *made, *(o for o in map(self.shared.get, program.objects) if o), "-o", folder / "program", *self.link, *program.libraries]
         status, text = self._run(command, folder, 300)
         missing = sorted(set(re.findall(r"undefined symbol: (hip\w+)$", text, re.M)))
         if status != 0 and missing:
@@ -238,6 +236,9 @@ class Runner:
         command = [self.quern, "sim", "--arch", self.options.arch, "--devices", str(self.options.devices), "--check", self.options.check,
                    "--", folder / "program", *arguments]
         status, text = self._run(command, folder, self.options.seconds)
+        if status != 0 and self.options.texts:
+            with self.writing, self.options.texts.open("a") as out:
+                out.write(f"==== {folder.name} {' '.join(arguments)}: {'slow' if status is None else f'exit {status}'}\n{text}\n")
         if status is None:
             return "slow", f"over {self.options.seconds} s" + _missing(text)
         return ("pass", "") if status == 0 else ("fail", _last_error(status, text))
@@ -314,7 +315,27 @@ def _arguments():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--total", type=float, default=float("inf"), help="seconds after which no program is begun")
+    parser.add_argument("--texts", type=pathlib.Path, help="gets the text of each case that fails")
     return parser.parse_args()
+
+
+def run_all(options, programs, results):
+    """Runs programs, prints what each did and adds it to the results, by name."""
+    end = time.monotonic() + options.total
+    with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        runner = Runner(options, pathlib.Path(scratch))
+        shared = {source: p.includes for p in programs for source in p.objects}
+        list(pool.map(runner.share, shared, shared.values()))
+        runs = {pool.submit(lambda p: runner.result(p) if time.monotonic() < end else None, p): p for p in programs}
+        for run in concurrent.futures.as_completed(runs):
+            if run.result() is None:
+                continue
+            name, (kind, reason) = runs[run].name, run.result()
+            results[name] = kind, reason
+            print(f"{kind:5} {name}  {reason}", flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(results, indent=1))
 
 
 def main():
@@ -325,16 +346,7 @@ def main():
     known, results = read_known(HERE / "hip_programs.txt"), {}
     if options.json and options.json.exists():
         results = {name: tuple(result) for name, result in json.loads(options.json.read_text()).items()}
-    programs = [p for p in programs if p.name not in results]
-    with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        runner = Runner(options, pathlib.Path(scratch))
-        for program in programs:
-            runner.objects(program.objects, program.includes)
-        for program, (kind, reason) in zip(programs, pool.map(runner.result, programs)):
-            results[program.name] = kind, reason
-            print(f"{kind:5} {program.name}  {reason}", flush=True)
-            if options.json:
-                options.json.write_text(json.dumps(results, indent=1))
+    run_all(options, [p for p in programs if p.name not in results], results)
     count = {kind: sum(k == kind for k, _ in results.values()) for kind in ("pass", "fail", "slow", "skip")}
     ran = count["pass"] + count["fail"] + count["slow"]
     print(f"{count['pass']} of {ran} pass ({100 * count['pass'] / max(ran, 1):.1f} %); " + ", ".join(f"{n} {k}" for k, n in count.items()))

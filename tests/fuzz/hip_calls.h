@@ -269,7 +269,10 @@ static hipMemcpy3DParms take_box(void) {
 static hipError_t copy_box(void) {
     hipMemcpy3DParms p = take_box();
     hipStream_t stream = any(STREAM);
-    switch (take(5)) {
+    switch (take(6)) {
+    case 4:
+        return hipMemcpyFromArray_spt(p.dstPtr.ptr, p.srcArray, p.srcPos.x, p.srcPos.y,
+                                      p.extent.width, p.kind);
     case 0:
         return hipMemcpy3DAsync(take_out(&p), stream);
     case 1:

@@ -141,6 +141,7 @@ static hipError_t (*const calls[])(void) = {
     add_node,
     change_graph,
     change_node,
+    use_batch_node,
     use_graph,
     use_graph,
     capture,

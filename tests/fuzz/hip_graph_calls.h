@@ -244,6 +244,39 @@ static hipMemsetParams take_fill(void) {
                              .width = take(17)};
 }
 
+/** Takes a batch that waits for nothing. Its memory may be gone when the graph runs. */
+static hipBatchMemOpNodeParams take_batch(hipStreamBatchMemOpParams ops[2]) {
+    enum { WRITE_32 = 2, FLUSH = 3 };
+    void *at = take_memory();
+    const int operation = is_own(at) || take(8) == 7 ? FLUSH : WRITE_32; // the first is none
+    for (int i = 0; i < 2; i++)
+        ops[i] = (hipStreamBatchMemOpParams){.value = {.operation = operation, .address = at}};
+    return (hipBatchMemOpNodeParams){
+        .count = take(3), .paramArray = take_out(ops), .flags = take(8) == 7};
+}
+
+static hipError_t add_batch(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *on,
+                            size_t n) {
+    hipStreamBatchMemOpParams ops[2];
+    hipBatchMemOpNodeParams p = take_batch(ops);
+    return hipGraphAddBatchMemOpNode(out, graph, on, n, take_out(&p));
+}
+
+static hipError_t use_batch_node(void) {
+    hipGraphNode_t node = any(NODE);
+    hipGraphExec_t exec = any(EXEC);
+    hipStreamBatchMemOpParams ops[2];
+    hipBatchMemOpNodeParams p = take_batch(ops);
+    switch (take(3)) {
+    case 0:
+        return hipGraphBatchMemOpNodeSetParams(node, take_out(&p));
+    case 1:
+        return hipGraphExecBatchMemOpNodeSetParams(exec, node, take_out(&p));
+    default:
+        return hipGraphBatchMemOpNodeGetParams(node, take_out(&p));
+    }
+}
+
 static hipError_t add_node(void) {
     hipGraph_t graph = any(GRAPH);
     hipGraphNode_t on[2], node = nullptr;
@@ -257,7 +290,9 @@ static hipError_t add_node(void) {
     hipMemAllocNodeParams alloc = {.poolProps = {.allocType = 1, .location = {1, (int)take(3)}},
                                    .bytesize = take_count()};
     hipError_t error;
-    switch (take(10)) {
+    switch (take(11)) {
+    case 9:
+        return shown(NODE, &node, add_batch(out, graph, on, n));
     case 0:
         return shown(NODE, &node, hipGraphAddEmptyNode(out, graph, on, n));
     case 1:

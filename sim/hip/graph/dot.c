@@ -21,7 +21,7 @@ static const char *name_of(const struct hipGraphNode *node) {
     static const char *const names[] = {"KERNEL",     "MEMCPY",   "MEMSET",    "HOST",
                                         "GRAPH",      "EMPTY",    "WAIT",      "RECORD",
                                         "SEM_SIGNAL", "SEM_WAIT", "MEM_ALLOC", "MEM_FREE"};
-    return names[node->type];
+    return node->type == hipGraphNodeTypeBatchMemOp ? "BATCH_MEM_OP" : names[node->type];
 }
 
 static void print_kernel(FILE *to, const struct hipGraphNode *node) {

@@ -487,6 +487,84 @@ static void test_own_child(void **state) {
     OK(hip.hipGraphDestroy(graph));
 }
 
+enum { WAIT_32 = 1, WRITE_32 = 2, WRITE_64 = 5, EQUAL = 1 };
+
+static const hipError_t bad = hipErrorInvalidValue;
+
+/** A batch as a graph launches it: it waits for the program, and writes only then. */
+static void test_batch_launch(hipGraphExec_t exec, uint64_t *words) {
+    hipStream_t stream;
+    OK(hip.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+    words[0] = words[1] = 0;
+    OK(hip.hipGraphLaunch(exec, stream));
+    assert_int_equal(hip.hipStreamQuery(stream), hipErrorNotReady);
+    assert_int_equal(__atomic_load_n(&words[1], __ATOMIC_ACQUIRE), 0);
+    __atomic_store_n(&words[0], 5, __ATOMIC_RELEASE);
+    OK(hip.hipStreamSynchronize(stream));
+    OK(hip.hipStreamDestroy(stream));
+}
+
+/** What is given is copied, told again, and checked. */
+static void test_batch_params(hipGraph_t graph, hipGraphNode_t node, hipBatchMemOpNodeParams p) {
+    hipBatchMemOpNodeParams got;
+    hipGraphNode_t other;
+    OK(hip.hipGraphBatchMemOpNodeGetParams(node, &got));
+    assert_int_equal(got.count, 2);
+    assert_ptr_not_equal(got.paramArray, p.paramArray);
+    assert_memory_equal(got.paramArray, p.paramArray, 2 * sizeof *p.paramArray);
+    OK(hip.hipGraphAddEmptyNode(&other, graph, nullptr, 0));
+    assert_int_equal(hip.hipGraphBatchMemOpNodeGetParams(other, &got), bad);
+    assert_int_equal(hip.hipGraphBatchMemOpNodeSetParams(other, &p), bad);
+    assert_int_equal(hip.hipGraphBatchMemOpNodeGetParams(node, nullptr), bad);
+    assert_int_equal(hip.hipGraphBatchMemOpNodeSetParams(node, nullptr), bad);
+    assert_int_equal(hip.hipGraphAddBatchMemOpNode(nullptr, graph, nullptr, 0, &p), bad);
+    for (int i = 0; i < 4; i++) {
+        hipBatchMemOpNodeParams wrong = p;
+        wrong.count = i == 0 ? 0 : i == 1 ? 257 : 2;
+        wrong.flags = i == 2;
+        wrong.paramArray = i == 3 ? nullptr : p.paramArray;
+        assert_int_equal(hip.hipGraphAddBatchMemOpNode(&other, graph, nullptr, 0, &wrong), bad);
+        assert_int_equal(hip.hipGraphBatchMemOpNodeSetParams(node, &wrong), bad);
+    }
+}
+
+static void test_batches(void **state) {
+    (void)state;
+    uint64_t *words;
+    hipGraph_t graph;
+    hipGraphExec_t exec;
+    hipGraphNode_t node;
+    OK(hip.hipHostMalloc((void **)&words, 2 * sizeof *words, 0));
+    hipStreamBatchMemOpParams ops[2] = {
+        {.value = {.operation = WAIT_32, .address = &words[0], .value = 5, .flags = EQUAL}},
+        {.value = {.operation = WRITE_64, .address = &words[1], .value64 = UINT64_MAX - 1}}};
+    hipBatchMemOpNodeParams p = {.count = 2, .paramArray = ops};
+    OK(hip.hipGraphCreate(&graph, 0));
+    OK(hip.hipGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &p));
+    test_batch_params(graph, node, p);
+    OK(hip.hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+    ops[1].value.value64 = 8; // nodes have their own copy
+    test_batch_launch(exec, words);
+    assert_int_equal(words[1], UINT64_MAX - 1);
+    OK(hip.hipGraphExecBatchMemOpNodeSetParams(exec, node, &p));
+    test_batch_launch(exec, words);
+    assert_int_equal(words[1], 8);
+    ops[1].value.operation = WRITE_32;
+    OK(hip.hipGraphBatchMemOpNodeSetParams(node, &p)); // not in what was made of it
+    hipGraphExecUpdateResult result;
+    OK(hip.hipGraphExecUpdate(exec, graph, &(hipGraphNode_t){}, &result));
+    words[1] = UINT64_MAX;
+    ops[0].value.value = 0;
+    test_batch_launch(exec, words);
+    assert_int_equal(words[1], 8);
+    OK(hip.hipHostFree(words));
+    OK(hip.hipGraphLaunch(exec, nullptr)); // of memory that has gone
+    assert_int_equal(hip.hipDeviceSynchronize(), hipErrorIllegalAddress);
+    OK(hip.hipGraphExecDestroy(exec));
+    OK(hip.hipGraphDestroy(graph));
+    assert_int_equal(hip.hipGraphBatchMemOpNodeGetParams(node, &p), bad);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_memory, start),
@@ -502,6 +580,7 @@ int main(void) {
         cmocka_unit_test_setup(test_capture_to_graph, start),
         cmocka_unit_test_setup(test_directions, start),
         cmocka_unit_test_setup(test_own_child, start),
+        cmocka_unit_test_setup(test_batches, start),
     };
     open_library();
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -21,6 +21,7 @@ typedef enum hipGraphNodeType {
     hipGraphNodeTypeEventRecord = 7,
     hipGraphNodeTypeMemAlloc = 10,
     hipGraphNodeTypeMemFree = 11,
+    hipGraphNodeTypeBatchMemOp = 14,
 } hipGraphNodeType;
 
 typedef struct hipKernelNodeParams {
@@ -176,6 +177,15 @@ HIP_API hipError_t hipGraphExecEventRecordNodeSetEvent(hipGraphExec_t exec, hipG
                                                        hipEvent_t event);
 HIP_API hipError_t hipGraphExecEventWaitNodeSetEvent(hipGraphExec_t exec, hipGraphNode_t node,
                                                      hipEvent_t event);
+HIP_API hipError_t hipGraphAddBatchMemOpNode(hipGraphNode_t *out, hipGraph_t graph,
+                                             const hipGraphNode_t *on, size_t count,
+                                             const hipBatchMemOpNodeParams *params);
+HIP_API hipError_t hipGraphBatchMemOpNodeGetParams(hipGraphNode_t node,
+                                                   hipBatchMemOpNodeParams *params);
+HIP_API hipError_t hipGraphBatchMemOpNodeSetParams(hipGraphNode_t node,
+                                                   hipBatchMemOpNodeParams *params);
+HIP_API hipError_t hipGraphExecBatchMemOpNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
+                                                       const hipBatchMemOpNodeParams *params);
 HIP_API hipError_t hipGraphAddMemcpyNode(hipGraphNode_t *out, hipGraph_t graph,
                                          const hipGraphNode_t *on, size_t count,
                                          const hipMemcpy3DParms *params);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of graphs: kernels, functions of the program, events, graphs.
+// Nodes of graphs: kernels, functions of the program, batches of stream values, events, graphs.
 #include "graph.h"
 
 #include <stdlib.h>
@@ -189,6 +189,53 @@ hipError_t hipGraphExecHostNodeSetParams(hipGraphExec_t exec, hipGraphNode_t nod
     hipGraphNode_t copy;
     hipError_t error = sim_exec_typed(&copy, exec, node, hipGraphNodeTypeHost);
     return sim_hip_result(error == hipSuccess ? set_host(copy, params) : error);
+}
+
+// ---- batches of stream values
+
+/** A device has one context, so that the one that is given changes nothing. */
+static hipError_t set_batch(hipGraphNode_t node, const hipBatchMemOpNodeParams *p) {
+    sim_op *op;
+    const hipError_t error = p ? sim_hip_batch_op(&op, p) : hipErrorInvalidValue;
+    if (error != hipSuccess)
+        return error;
+    return sim_node_set_op(node, op) ? hipSuccess : hipErrorOutOfMemory;
+}
+
+hipError_t hipGraphAddBatchMemOpNode(hipGraphNode_t *out, hipGraph_t graph,
+                                     const hipGraphNode_t *on, size_t count,
+                                     const hipBatchMemOpNodeParams *params) {
+    SIM_HIP_START();
+    hipGraphNode_t node = nullptr;
+    hipError_t error = out ? sim_graph_place(&node, graph, on, count, hipGraphNodeTypeBatchMemOp)
+                           : hipErrorInvalidValue;
+    error = error == hipSuccess ? sim_graph_keep(&node, set_batch(node, params)) : error;
+    if (error == hipSuccess)
+        *out = node;
+    return sim_hip_result(error);
+}
+
+/** Gives the parameters; the operations are the node's, until it is changed or destroyed. */
+hipError_t hipGraphBatchMemOpNodeGetParams(hipGraphNode_t node, hipBatchMemOpNodeParams *params) {
+    SIM_HIP_START();
+    if (!params || sim_graph_typed(node, hipGraphNodeTypeBatchMemOp) != hipSuccess)
+        return sim_hip_result(hipErrorInvalidValue);
+    *params = sim_hip_batch_of(node->op);
+    return hipSuccess;
+}
+
+hipError_t hipGraphBatchMemOpNodeSetParams(hipGraphNode_t node, hipBatchMemOpNodeParams *params) {
+    SIM_HIP_START();
+    hipError_t error = sim_graph_typed(node, hipGraphNodeTypeBatchMemOp);
+    return sim_hip_result(error == hipSuccess ? set_batch(node, params) : error);
+}
+
+hipError_t hipGraphExecBatchMemOpNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
+                                               const hipBatchMemOpNodeParams *params) {
+    SIM_HIP_START();
+    hipGraphNode_t copy;
+    hipError_t error = sim_exec_typed(&copy, exec, node, hipGraphNodeTypeBatchMemOp);
+    return sim_hip_result(error == hipSuccess ? set_batch(copy, params) : error);
 }
 
 // ---- events

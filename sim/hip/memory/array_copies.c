@@ -85,13 +85,24 @@ hipError_t hipMemcpyToArray(hipArray_t dst, size_t x, size_t y, const void *src,
                                               : error);
 }
 
-hipError_t hipMemcpyFromArray(void *dst, hipArray_const_t src, size_t x, size_t y, size_t bytes,
-                              hipMemcpyKind kind) {
+static hipError_t bytes_from_array(void *dst, hipArray_const_t src, size_t x, size_t y,
+                                   size_t bytes, hipMemcpyKind kind, hipStream_t stream) {
     SIM_HIP_START();
     uint8_t *at;
     hipError_t error = dst ? sim_array_at(&at, src, x, y) : hipErrorInvalidValue;
-    return sim_hip_result(error == hipSuccess ? sim_hip_copy(dst, at, bytes, kind, nullptr, false)
+    return sim_hip_result(error == hipSuccess ? sim_hip_copy(dst, at, bytes, kind, stream, false)
                                               : error);
+}
+
+hipError_t hipMemcpyFromArray(void *dst, hipArray_const_t src, size_t x, size_t y, size_t bytes,
+                              hipMemcpyKind kind) {
+    return bytes_from_array(dst, src, x, y, bytes, kind, nullptr);
+}
+
+/** Copies in the thread's own stream. */
+hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, size_t y, size_t bytes,
+                                  hipMemcpyKind kind) {
+    return bytes_from_array(dst, src, x, y, bytes, kind, (hipStream_t)2);
 }
 
 // ---- by a byte's offset into a row

@@ -147,6 +147,8 @@ HIP_API hipError_t hipMemcpyToArray(hipArray_t dst, size_t x, size_t y, const vo
                                     size_t bytes, hipMemcpyKind kind);
 HIP_API hipError_t hipMemcpyFromArray(void *dst, hipArray_const_t src, size_t x, size_t y,
                                       size_t bytes, hipMemcpyKind kind);
+HIP_API hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t x, size_t y,
+                                          size_t bytes, hipMemcpyKind kind);
 HIP_API hipError_t hipMemcpyHtoA(hipArray_t dst, size_t offset, const void *src, size_t bytes);
 HIP_API hipError_t hipMemcpyHtoAAsync(hipArray_t dst, size_t offset, const void *src, size_t bytes,
                                       hipStream_t stream);

@@ -98,6 +98,16 @@ static void test_arrays(void **state) {
     for (int y = 0; y < 3; y++)
         assert_memory_equal(&got[y + 1][2], &host[y + 2][3], 10 * 8);
     assert_int_equal(got[0][2] | got[1][1] | got[1][12], 0);
+    for (int own = 0; own < 2; own++) { // bytes that go on in the next row
+        memset(got, 0, sizeof got);
+        OK((own ? hip.hipMemcpyFromArray_spt
+                : hip.hipMemcpyFromArray)(got, array, 8, 1, (W - 1) * 8, hipMemcpyDeviceToHost));
+        assert_memory_equal(got, &host[1][1], (W - 1) * 8);
+        assert_int_equal(got[0][W - 1], 0);
+        assert_int_equal((own ? hip.hipMemcpyFromArray_spt : hip.hipMemcpyFromArray)(
+                             nullptr, array, 8, 1, 8, hipMemcpyDeviceToHost),
+                         hipErrorInvalidValue);
+    }
     assert_int_equal(
         hip.hipMemcpy2DFromArray(got, W * 8, array, 8, 0, W * 8, 1, hipMemcpyDeviceToHost),
         hipErrorInvalidValue); // past the row's end
