@@ -74,6 +74,8 @@ hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned gri
                     .block = {block_x, block_y, block_z},
                     .dynamic_lds = dynamic_lds,
                     .params = params};
+    if (!sim_hip_stream(stream))
+        return sim_hip_result(hipErrorInvalidValue); // as AMD's runtime has it
     return sim_hip_result(sim_hip_cooperative(stream, &l));
 }
 

@@ -391,8 +391,9 @@ hipError_t hipDeviceReset(void) {
 
 // ---- properties
 
-/** hipDeviceArch_t: everything but the asynchronous-engine and surface bits. */
-enum { ARCH_FEATURES = 0x1ffff };
+/** hipDeviceArch_t, as HIP's headers tell it to device code: all but funnel shifts, the extended
+ *  __syncthreads, surfaces and dynamic parallelism. */
+enum { ARCH_FEATURES = 0x1ffff & ~(1 << 11 | 1 << 13 | 1 << 14 | 1 << 16) };
 
 static void fill_limits(hipDeviceProp_tR0600 *p, const sim_chip *c) {
     p->warpSize = (int)c->wave_size;

@@ -14,10 +14,10 @@
 
 // ---- printf
 
-enum { HEADER_BYTES = 8, DEFAULT_PRINTF_BYTES = 1 << 20 };
+enum { HEADER_BYTES = 8, DEFAULT_PRINTF_BYTES = 4 << 20 };
 
 uint64_t sim_hip_printf_buffer(sim_stream *stream) {
-    const unsigned limit = atomic_load(&stream->device->printf_limit);
+    const size_t limit = atomic_load(&stream->device->limits[SIM_LIMIT_PRINTF]);
     const uint64_t bytes = limit ? limit : DEFAULT_PRINTF_BYTES;
     if (stream->printf_buffer && stream->printf_bytes != bytes) {
         sim_memory_free(sim_hip.memory, stream->printf_buffer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches as programs of old compilers make them: the shape, each argument, then the launch. A
-// thread may begin further launches before it ends one.
+// Launches in steps. Programs of old compilers give the shape, each argument, then launch; clang's
+// <<<>>> gives the shape, and the kernel's stub takes it back. A thread may begin further launches
+// before it ends one, if computing arguments launches kernels.
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -27,13 +28,18 @@ static void make_key(void) {
 
 static bool make_list(void) {
     pthread_once(&key_once, make_key);
-    list = list ? list : malloc(MAX_PENDING * sizeof *list);
+    list = malloc(MAX_PENDING * sizeof *list);
     return list && pthread_setspecific(key, list) == 0;
 }
 
 hipError_t hipConfigureCall(dim3 grid, dim3 block, size_t dynamic_lds, hipStream_t stream) {
     SIM_HIP_START();
-    if (count == MAX_PENDING || !make_list())
+    return __hipPushCallConfiguration(grid, block, dynamic_lds, stream);
+}
+
+hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t dynamic_lds,
+                                      hipStream_t stream) {
+    if (count == MAX_PENDING || !(list || make_list()))
         return sim_hip_result(hipErrorOutOfMemory);
     pending *p = &list[count++];
     p->grid = grid;
@@ -41,6 +47,18 @@ hipError_t hipConfigureCall(dim3 grid, dim3 block, size_t dynamic_lds, hipStream
     p->dynamic_lds = dynamic_lds;
     p->stream = stream;
     p->bytes = 0;
+    return hipSuccess;
+}
+
+hipError_t __hipPopCallConfiguration(dim3 *grid, dim3 *block, size_t *dynamic_lds,
+                                     hipStream_t *stream) {
+    if (!count)
+        return sim_hip_result(hipErrorMissingConfiguration);
+    const pending *p = &list[--count];
+    *grid = p->grid;
+    *block = p->block;
+    *dynamic_lds = p->dynamic_lds;
+    *stream = p->stream;
     return hipSuccess;
 }
 

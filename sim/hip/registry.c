@@ -269,38 +269,6 @@ static hipError_t find_variable(const void *host, uint64_t *addr, uint64_t *byte
 
 // ---- launches
 
-typedef struct configuration {
-    dim3 grid, block;
-    size_t dynamic_lds;
-    hipStream_t stream;
-} configuration;
-
-/** How many launches may have their arguments computed at a time: more than one if computing
- *  arguments launches kernels. */
-enum { MAX_CONFIGURATIONS = 64 };
-static thread_local configuration configurations[MAX_CONFIGURATIONS];
-static thread_local unsigned num_configurations;
-
-hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t dynamic_lds,
-                                      hipStream_t stream) {
-    if (num_configurations == MAX_CONFIGURATIONS)
-        return sim_hip_result(hipErrorOutOfMemory);
-    configurations[num_configurations++] = (configuration){grid, block, dynamic_lds, stream};
-    return hipSuccess;
-}
-
-hipError_t __hipPopCallConfiguration(dim3 *grid, dim3 *block, size_t *dynamic_lds,
-                                     hipStream_t *stream) {
-    if (num_configurations == 0)
-        return sim_hip_result(hipErrorMissingConfiguration);
-    const configuration *c = &configurations[--num_configurations];
-    *grid = c->grid;
-    *block = c->block;
-    *dynamic_lds = c->dynamic_lds;
-    *stream = c->stream;
-    return hipSuccess;
-}
-
 static hipError_t launch(const void *kernel, dim3 g, dim3 b, void **args, size_t dynamic_lds,
                          hipStream_t handle, bool is_cooperative) {
     const sim_stream *stream = sim_hip_stream(handle);

@@ -123,6 +123,8 @@ struct sim_module {
     struct sim_module *next;            // of the device, or of those that were unloaded
 };
 
+enum { SIM_LIMIT_STACK, SIM_LIMIT_PRINTF, SIM_LIMIT_HEAP, SIM_HIP_LIMITS };
+
 struct sim_device {
     uint32_t id;
     uint32_t number; // among all devices, hidden ones too
@@ -132,10 +134,9 @@ struct sim_device {
     struct sim_module *modules;
     hipError_t error; // of a failed kernel: stays until hipDeviceReset
     atomic_uint_fast64_t num_dispatches;
-    atomic_uint flags;       // of hipSetDeviceFlags
-    atomic_uint peers;       // bit i: hipDeviceEnablePeerAccess was called for device i
-    atomic_uint stack_limit; // of hipDeviceSetLimit; 0: as it was
-    atomic_uint printf_limit;
+    atomic_uint flags; // of hipSetDeviceFlags
+    atomic_uint peers; // bit i: hipDeviceEnablePeerAccess was called for device i
+    atomic_size_t limits[SIM_HIP_LIMITS]; // of hipDeviceSetLimit; 0: as it was
     sim_clock clock;
     sim_schedule schedule;
     uint32_t num_streams;  // that were ever made

@@ -109,33 +109,32 @@ hipError_t hipGetDeviceFlags(unsigned *flags) {
     return hipSuccess;
 }
 
-enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { MAX_STACK = (128 << 10) - 16, DEFAULT_STACK = 1024 };
-enum { DEFAULT_PRINTF = 1 << 20, MIN_PRINTF = 1 << 12, MAX_PRINTF = 1 << 30 };
+enum { DEFAULT_PRINTF = 4 << 20, MIN_PRINTF = 1 << 12, MAX_PRINTF = 1 << 30 };
+enum { DEFAULT_HEAP = 8 << 20 }; // of AMD's runtime
 
 hipError_t hipDeviceGetLimit(size_t *value, int limit) {
+    static const size_t initial[SIM_HIP_LIMITS] = {DEFAULT_STACK, DEFAULT_PRINTF, DEFAULT_HEAP};
     SIM_HIP_START();
-    if (!value || limit < LIMIT_STACK || limit > LIMIT_PRINTF)
+    if (!value || limit < 0 || limit >= SIM_HIP_LIMITS)
         return sim_hip_result(value ? hipErrorUnsupportedLimit : hipErrorInvalidValue);
-    sim_device *device = sim_hip_device();
-    const unsigned set =
-        atomic_load(limit == LIMIT_STACK ? &device->stack_limit : &device->printf_limit);
-    *value = set ? set : limit == LIMIT_STACK ? DEFAULT_STACK : DEFAULT_PRINTF;
+    const size_t set = atomic_load(&sim_hip_device()->limits[limit]);
+    *value = set ? set : initial[limit];
     return hipSuccess;
 }
 
 /** Sets a limit. A kernel gets the stack that its code object asks for, whatever the limit. A new
- *  size of printf's buffer, for code that uses one, holds from the next launch on. */
+ *  size of printf's buffer, for code that uses one, holds from the next launch on. malloc's heap
+ *  grows as it has to: its size is the one to begin with, which is kept and told. */
 hipError_t hipDeviceSetLimit(int limit, size_t value) {
+    static const size_t least[SIM_HIP_LIMITS] = {0, MIN_PRINTF, 0},
+                        most[SIM_HIP_LIMITS] = {MAX_STACK, MAX_PRINTF, SIZE_MAX};
     SIM_HIP_START();
-    if (limit < LIMIT_STACK || limit > LIMIT_PRINTF)
-        return sim_hip_result(limit == LIMIT_HEAP ? hipErrorUnsupportedLimit
-                                                  : hipErrorInvalidValue);
-    sim_device *device = sim_hip_device();
-    if (limit == LIMIT_STACK ? value > MAX_STACK : value < MIN_PRINTF || value > MAX_PRINTF)
+    if (limit < 0 || limit >= SIM_HIP_LIMITS)
+        return sim_hip_result(limit < 0 ? hipErrorUnsupportedLimit : hipErrorInvalidValue);
+    if (value < least[limit] || value > most[limit])
         return sim_hip_result(hipErrorInvalidValue);
-    atomic_store(limit == LIMIT_STACK ? &device->stack_limit : &device->printf_limit,
-                 (unsigned)value);
+    atomic_store(&sim_hip_device()->limits[limit], value);
     return hipSuccess;
 }
 
@@ -150,16 +149,17 @@ hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device
     return hipSuccess;
 }
 
-/** Gives the bus of hipDeviceProp_t.pciBusID. */
+/** Gives the bus of hipDeviceProp_t.pciBusID: with hipErrorInvalidValue as much as there is room
+ *  for. */
 hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device) {
-    enum { NEEDED = sizeof "0000:00:00.0" };
     SIM_HIP_START();
-    if (!text || bytes < NEEDED || !sim_hip_device_at(device))
-        return sim_hip_result(text && bytes >= NEEDED ? hipErrorInvalidDevice
-                                                      : hipErrorInvalidValue);
-    snprintf(text, (size_t)bytes, "0000:%02x:00.0",
-             (unsigned)sim_hip_device_at(device)->number + 1);
-    return hipSuccess;
+    if (!text || bytes <= 0)
+        return sim_hip_result(hipErrorInvalidValue);
+    if (!sim_hip_device_at(device))
+        return sim_hip_result(hipErrorInvalidDevice);
+    const int needed = snprintf(text, (size_t)bytes, "0000:%02x:00.0",
+                                (unsigned)sim_hip_device_at(device)->number + 1);
+    return sim_hip_result(needed < bytes ? hipSuccess : hipErrorInvalidValue);
 }
 
 hipError_t hipDeviceGetByPCIBusId(int *device, const char *text) {

@@ -59,14 +59,15 @@ static hipError_t destroy_any(void) {
     void *handle = any(k);
     if (has_threads && (k == GRAPH || k == EXEC))
         return hipSuccess;
-    const bool is_live = end_life(k, handle);
+    const bool is_pinned = k == MEMORY && end_life(PINNED, handle); // hipFree takes both
+    const bool is_live = is_pinned || end_life(k, handle);
     const hipError_t error = destroy(k, handle);
     if (error == hipSuccess && !is_live && handle && !has_threads) {
         fprintf(stderr, "kind %d: %p is destroyed, and was not live\n", k, handle);
         abort();
     }
     if (error != hipSuccess && is_live)
-        put(k, handle, true);
+        put(is_pinned ? PINNED : k, handle, true);
     return error;
 }
 

@@ -292,7 +292,7 @@ static void test_settings() {
     OK(hipGetDeviceFlags(&flags));
     CHECK(flags == 4 && hipSetDeviceFlags(3) == INVALID_VALUE);
     OK(hipDeviceGetLimit(&limit, 0));
-    CHECK(limit == 1024 && hipDeviceGetLimit(&limit, 2) == 215);
+    CHECK(limit == 1024 && hipDeviceGetLimit(&limit, 3) == 215);
 }
 
 int main() {

@@ -62,6 +62,8 @@ hipError_t hipFree(void *ptr) {
     if (region && sim_pool_has_freed(region->base))
         return sim_hip_result(hipErrorInvalidValue); // freed in a stream's order
     const bool is_managed = region && region->kind == SIM_REGION_MANAGED;
+    if (region && region->kind == SIM_REGION_HOST)
+        return hipHostFree(ptr); // as AMD's runtime does
     const sim_region_kind kind = is_managed                   ? SIM_REGION_MANAGED
                                  : sim_pool_is_opened(region) ? SIM_REGION_IMPORTED
                                                               : SIM_REGION_DEVICE;
@@ -258,12 +260,12 @@ hipError_t sim_hip_check_copy(const void *dst, size_t dst_bytes, const void *src
     if (!dst || !src)
         return hipErrorInvalidValue;
     side to = side_of(dst, dst_bytes), from = side_of(src, src_bytes);
-    *waits = to == SIDE_HOST || from == SIDE_HOST;
+    *waits = to == SIDE_HOST || from == SIDE_HOST || kind == hipMemcpyHostToHost;
     return check_kind(to, from, kind);
 }
 
-/** Queues a copy and waits for it, unless it is asynchronous and no side is the program's own
- *  memory, which may change or go as soon as the call returns. */
+/** Queues a copy and waits for it, unless it is asynchronous, by name not from host to host, and no
+ *  side is the program's own memory, which may change or go as soon as the call returns. */
 hipError_t sim_hip_copy(void *dst, const void *src, size_t bytes, hipMemcpyKind kind,
                         hipStream_t handle, bool is_async) {
     if (bytes && (!dst || !src))
