@@ -6,7 +6,7 @@ tests/clients/hip_programs.py --rocm TREE --headers DIR... CHECKOUT...    the ex
 tests/clients/hip_programs.py ... --only graph --only samples             those whose path has one of these parts
 tests/clients/hip_programs.py ... --every 8                               a sample: each eighth program
 tests/clients/hip_programs.py ... --arch gfx1151                          for another chip; else gfx942
-tests/clients/hip_programs.py ... --check all                             under checks; else as `quern sim` has them with --check none
+tests/clients/hip_programs.py ... --check all                             under checks, whose reports are failures; else with none
 tests/clients/hip_programs.py ... --seconds 60 --jobs 2 --json FILE       limit of a run, programs at a time, results; goes on where FILE ends
 tests/clients/hip_programs.py ... --total 400 --texts FILE                begins nothing after so many seconds; the whole text of what failed
 
@@ -246,7 +246,8 @@ class Runner:
         return ("skip", "does not link: " + _first_error(text)) if status != 0 else None
 
     def _run_program(self, folder, arguments):
-        command = [self.quern, "sim", "--arch", self.options.arch, "--devices", str(self.options.devices), "--check", self.options.check,
+        faults = ["--error-exitcode", "99"] if self.options.check != "none" else []
+        command = [self.quern, "sim", "--arch", self.options.arch, "--devices", str(self.options.devices), "--check", self.options.check, *faults,
                    "--", folder / "program", *arguments]
         status, text = self._run(command, folder, self.options.seconds)
         if status != 0 and self.options.texts:
