@@ -86,16 +86,11 @@ static void test_code() {
     CHECK(hiprtcDestroyProgram(&program) == 0 && !program);
 }
 
-/** A kernel that allocates, without including a header. */
-static void test_malloc() {
-    hiprtcProgram program = create(R"(
-extern "C" __global__ void keep(int *x) {
-    int *mine = (int *)malloc(4);
-    *mine = 3 * *x;
-    *x = *mine + 1;
-    free(mine);
-})");
-    CHECK(hiprtcCompileProgram(program, 0, nullptr) == 0);
+/** Compiles a program and runs its kernel "alone" by a wave of one value each. Returns the values. */
+static std::vector<int> run_alone(hiprtcProgram program, std::vector<const char *> options, const std::vector<int> &x) {
+    const bool ok = hiprtcCompileProgram(program, int(options.size()), options.data()) == 0;
+    fputs(log_of(program).c_str(), stderr);
+    CHECK(ok);
     size_t bytes;
     CHECK(hiprtcGetCodeSize(program, &bytes) == 0);
     std::vector<char> code(bytes);
@@ -103,12 +98,79 @@ extern "C" __global__ void keep(int *x) {
     hipModule_t module;
     hipFunction_t kernel;
     OK(hipModuleLoadData(&module, code.data()));
-    OK(hipModuleGetFunction(&kernel, module, "keep"));
-    Buffer<int> device(std::vector<int>{5});
+    OK(hipModuleGetFunction(&kernel, module, "alone"));
+    Buffer<int> device(x);
     void *args[] = {(void *)&device.data};
-    OK(hipModuleLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, args, nullptr));
-    CHECK(device.read()[0] == 16);
+    OK(hipModuleLaunchKernel(kernel, 1, 1, 1, unsigned(x.size()), 1, 1, 0, nullptr, args, nullptr));
+    std::vector<int> got = device.read();
     OK(hipModuleUnload(module));
+    CHECK(hiprtcDestroyProgram(&program) == 0);
+    return got;
+}
+
+/** A kernel that allocates, without including a header. */
+static void test_malloc() {
+    CHECK(run_alone(create(R"(
+extern "C" __global__ void alone(int *x) {
+    int *mine = (int *)malloc(4);
+    *mine = 3 * *x;
+    *x = *mine + 1;
+    free(mine);
+})"),
+                    {}, {5})[0] == 16);
+}
+
+static int wave_of_device() {
+    int wave, device;
+    OK(hipGetDevice(&device));
+    OK(hipDeviceGetAttribute(&wave, hipDeviceAttributeWarpSize, device));
+    return wave;
+}
+
+/** Types and functions of HIP's, and of the C library's what AMD's hiprtc has, without a header. */
+static void test_builtins() {
+    const char *text = R"(
+static_assert(sizeof(ptrdiff_t) == 8 && sizeof(clock_t) == 8);
+static_assert(__AMDGCN_WAVEFRONT_SIZE == WAVE);
+static_assert(__is_same(std::ptrdiff_t, POINTERS) && __is_same(std::clock_t, long));
+#if defined(CHAR_BIT) || defined(INT_MAX)
+#error macros that no header of the program defines
+#endif
+extern "C" __global__ void alone(int *x) {
+    __shared__ int sum;
+    int i = threadIdx.x, mine = x[i];
+    float4 all = make_float4(mine, 1, 2, 3);
+    all += all;
+    if (i == 0)
+        sum = 0;
+    __syncthreads();
+    atomicAdd(&sum, int(all.x + all.y));
+    __syncthreads();
+    x[i] = sum + __shfl_xor(mine, 1) + PART;
+})";
+    // A header of the program's stands for one that this machine need not have; it is built in as well.
+    const char *header = "#define PART 1000\n", *name = "hip/amd_detail/amd_hip_math_constants.h";
+    for (const char *pointers : {"long", "long long"}) {
+        hiprtcProgram program;
+        CHECK(hiprtcCreateProgram(&program, text, nullptr, 1, &header, &name) == 0);
+        std::string define = std::string("-DPOINTERS=") + pointers, wave = "-DWAVE=" + std::to_string(wave_of_device());
+        std::vector<const char *> options{define.c_str(), wave.c_str()};
+        if (pointers[4])
+            options.push_back("-D__HIPRTC_PTRDIFF_T_IS_LONG_LONG__=1");
+        std::vector<int> got = run_alone(program, options, {1, 2, 3, 4});
+        for (int i = 0; i < 4; i++)
+            CHECK(got[i] == 2 * (1 + 2 + 3 + 4) + 4 * 2 + (i ^ 1) + 1 + 1000);
+    }
+}
+
+/** The size of a wave that an option asks for, and a log without a word. */
+static void test_wave64() {
+    hiprtcProgram program = create("static_assert(__AMDGCN_WAVEFRONT_SIZE == 64);\nextern \"C\" __global__ void alone(int *x) { *x = 7; }\n");
+    std::vector<const char *> options;
+    if (wave_of_device() == 32)
+        options.push_back("-mwavefrontsize64");
+    CHECK(hiprtcCompileProgram(program, int(options.size()), options.data()) == 0);
+    CHECK(log_of(program).empty());
     CHECK(hiprtcDestroyProgram(&program) == 0);
 }
 
@@ -215,6 +277,8 @@ static void test_link() {
 int main() {
     on_each_device(test_code);
     on_each_device(test_malloc);
+    on_each_device(test_builtins);
+    on_each_device(test_wave64);
     on_each_device(test_errors);
     on_each_device(test_link);
     on_each_device(test_bundles);

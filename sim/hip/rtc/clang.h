@@ -27,6 +27,9 @@ void rtc_folder_remove(const char *path);
 bool rtc_write(const char *folder, const char *name, const void *data, size_t bytes);
 /** Reads a file whole, with a zero behind it; null if that fails. */
 char *rtc_read(const char *folder, const char *name, size_t *bytes);
+#define RTC_BUILTINS "quern_hiprtc_builtins.h"
+/** Writes a header of that name, which includes what AMD's hiprtc has within it. (builtins.c) */
+bool rtc_write_builtins(const char *folder);
 /** Frees links that the program has left; their folders, unless they are a parent process's.
  *  (link.c) */
 void rtc_links_free_all(void);

@@ -152,7 +152,8 @@ static bool write_source(const struct _hiprtcProgram *p, const char *folder) {
                 "extern \"C\" __device__ __attribute__((used)) const void *const "
                 "__hiprtc_name_%u = (const void *)&%s;\n",
                 i, t->name + strspn(t->name, " &"));
-    bool ok = fclose(to) == 0 && rtc_write(folder, "program.hip", source, bytes);
+    bool ok = fclose(to) == 0 && rtc_write(folder, "program.hip", source, bytes) &&
+              rtc_write_builtins(folder);
     free(source);
     for (const text *t = p->headers; ok && t; t = t->next)
         ok = rtc_write(folder, t->name, t->body, strlen(t->body));
@@ -171,6 +172,8 @@ static bool add_options(rtc_args *args, int count, const char **options, bool *i
             arch = strncmp(o, *name, strlen(*name)) == 0 ? o + strlen(*name) : nullptr;
         has_arch |= arch != nullptr;
         *is_rdc |= strcmp(o, "-fgpu-rdc") == 0;
+        if (strcmp(o, "-mwavefrontsize64") == 0)
+            rtc_arg(args, "-D__AMDGCN_WAVEFRONT_SIZE=64");
         if (arch)
             rtc_arg(args, "--offload-arch=%s", arch);
         else
@@ -194,7 +197,7 @@ static bool compile(const char *folder, const char *output, const char *form, in
                                  "-imacros",
                                  "hip/hip_version.h",
                                  "-include",
-                                 "hip/hip_runtime.h"};
+                                 RTC_BUILTINS};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         rtc_arg(&args, "%s", fixed[i]);
     rtc_arg(&args, "--rocm-path=%s", rtc_rocm());
@@ -221,7 +224,6 @@ static bool assemble(const char *folder, const char *assembly) {
     rtc_args args = {};
     rtc_arg(&args, "--target=amdgcn-amd-amdhsa");
     rtc_arg(&args, "-mcpu=%s", chip);
-    rtc_arg(&args, "-nogpulib");
     rtc_arg(&args, "%s/program.s", folder);
     rtc_arg(&args, "-o");
     rtc_arg(&args, "%s/program.co", folder);
