@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { // bits of sim_options.check and sim_dispatch.check; bounds are always checked
+enum { // bits of sim_options.check and sim_dispatch.check; memory's bounds are always checked
     SIM_CHECK_BOUNDS = 1 << 0,
     SIM_CHECK_BARRIER =
         1 << 1,                // waves of a workgroup that meet at different s_barrier instructions

@@ -120,8 +120,9 @@ bool sim_memory_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr
                       bool is_store);
 /** Records a store to instructions. Returns true if the wave can go on; the store is dropped. */
 bool sim_code_fault(sim_wave *w, const sim_inst *inst, int lane, uint64_t addr, uint64_t bytes);
-/** Records that the lanes of `mask` access `bytes` at offsets beyond the workgroup's LDS. Returns
- *  what sim_fault_report returns. Loads give 0 and stores are dropped in any case. */
+/** Records that the lanes of `mask` access `bytes` at offsets beyond the workgroup's LDS, unless no
+ *  check is on. Returns what sim_fault_report returns. Loads give 0 and stores are dropped in any
+ *  case. */
 bool sim_lds_fault(sim_wave *w, const sim_inst *inst, uint64_t mask,
                    const uint64_t offset[SIM_LANES], uint32_t bytes);
 /** Records a fault of no wave in particular and stops the launch. */

@@ -335,8 +335,9 @@ static void test_lines(void **) {
         expect(o->text, "\n  at put+0x"); // though put lies before the kernel
         expect(o->json, "\"function\": \"put\", \"offset\": ");
         assert_null(strstr(o->text, "r_function-0x"));
-        expect_line(run((launch){.kernel = "r_lds", .way = ways[i], .args = {256}}),
-                    "// load past LDS");
+        o = run(
+            (launch){.kernel = "r_lds", .way = ways[i], .check = SIM_CHECK_BOUNDS, .args = {256}});
+        expect_line(o, "// load past LDS");
         expect_line(run((launch){.kernel = "r_code", .way = ways[i]}), "// store over code");
     }
     const outcome *o = run(three);

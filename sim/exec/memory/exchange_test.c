@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of exchanges, atomics and compares in LDS, and loads straight to it, each against a formula
 // written for the test from the ISA documents.
+#include "../../options.h"
 #include "../run_testing.h"
 
 #include <math.h>
@@ -253,6 +254,7 @@ static void test_dma_below_lds(void **) {
         t->wave.v[2][lane] = (uint32_t)at;
         t->wave.v[3][lane] = (uint32_t)(at >> 32);
     }
+    t->dispatch.check = SIM_CHECK_BOUNDS;
     inst.exec(&t->wave, &inst);
     assert_memory_equal(t->lds, host + 4 * BELOW, 4 * (SIM_LANES - BELOW));
     for (unsigned i = 4 * (SIM_LANES - BELOW); i < TEST_LDS_BYTES; i++)

@@ -25,21 +25,58 @@ static uint32_t width_bytes(width kind) {
     return kind <= I8 ? 1 : 2;
 }
 
-/** Writes one dword of each active lane; a lane out of range loads 0. */
-static void load_row(sim_wave *w, uint32_t *row, const sim_access *at, uint32_t skip) {
+// Memory at any alignment, which is read or written whole: waves on other threads poll a flag and a
+// value beside it that the hardware moves as one. Volatile accesses are not split.
+typedef uint32_t any_u32 __attribute__((aligned(1), may_alias));
+typedef uint64_t any_u64 __attribute__((aligned(1), may_alias));
+typedef uint32_t any_u32x4 __attribute__((ext_vector_type(4), aligned(1), may_alias));
+
+/** Loads a lane's dwords into rows; what is aligned to 4, 8 or 16 bytes and as long, at once. */
+SIM_INLINE void load_lane(uint32_t *rows, const uint8_t *from, unsigned dwords) {
+    if (dwords == 4) {
+        const any_u32x4 x = *(const volatile any_u32x4 *)from;
+        for (unsigned k = 0; k < 4; k++)
+            rows[SIM_LANES * k] = x[k];
+        return;
+    }
+    if (dwords >= 2) {
+        const uint64_t x = *(const volatile any_u64 *)from;
+        rows[0] = (uint32_t)x;
+        rows[SIM_LANES] = (uint32_t)(x >> 32);
+    }
+    if (dwords % 2)
+        rows[SIM_LANES * (dwords - 1)] = *(const volatile any_u32 *)(from + 4 * (dwords - 1));
+}
+
+/** Stores a lane's dwords, likewise. */
+SIM_INLINE void store_lane(const uint32_t *rows, uint8_t *to, unsigned dwords) {
+    if (dwords == 4) {
+        *(volatile any_u32x4 *)to =
+            (any_u32x4){rows[0], rows[SIM_LANES], rows[2 * SIM_LANES], rows[3 * SIM_LANES]};
+        return;
+    }
+    if (dwords >= 2)
+        *(volatile any_u64 *)to = rows[0] | (uint64_t)rows[SIM_LANES] << 32;
+    if (dwords % 2)
+        *(volatile any_u32 *)(to + 4 * (dwords - 1)) = rows[SIM_LANES * (dwords - 1)];
+}
+
+/** Writes the dwords of each active lane; a lane out of range loads 0. */
+SIM_INLINE void load_rows(sim_wave *w, uint32_t *rows, const sim_access *at, unsigned dwords) {
     for (uint64_t left = w->exec; left; left &= left - 1) {
         const int lane = __builtin_ctzll(left);
         if (at->mask >> lane & 1)
-            memcpy(&row[lane], at->host[lane] + skip, 4);
+            load_lane(rows + lane, at->host[lane], dwords);
         else
-            row[lane] = 0;
+            for (unsigned k = 0; k < dwords; k++)
+                rows[SIM_LANES * k + lane] = 0;
     }
 }
 
-static void store_row(const uint32_t *row, const sim_access *at, uint32_t skip) {
+SIM_INLINE void store_rows(const uint32_t *rows, const sim_access *at, unsigned dwords) {
     for (uint64_t left = at->mask; left; left &= left - 1) {
         const int lane = __builtin_ctzll(left);
-        memcpy(at->host[lane] + skip, &row[lane], 4);
+        store_lane(rows + lane, at->host[lane], dwords);
     }
 }
 
@@ -88,13 +125,16 @@ SIM_INLINE void load_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) 
         load_chunks(w, w->v[inst->dst[0].reg], &at[0], dwords)) {
         return;
     }
-    const bool split =
-        sim_is_buffer(&inst->traits) && at[0].mask != w->exec; // each dword has its own range check
-    for (unsigned k = 0; split && k < dwords; k++)
+    uint32_t *rows = w->v[inst->dst[0].reg];
+    if (!sim_is_buffer(&inst->traits) || at[0].mask == w->exec) {
+        load_rows(w, rows, &at[0], dwords);
+        return;
+    }
+    for (unsigned k = 0; k < dwords; k++) // each dword has its own range check
         if (!sim_resolve(w, inst, 4 * k, 4, false, &at[k]))
             return;
     for (unsigned k = 0; k < dwords; k++)
-        load_row(w, w->v[inst->dst[0].reg + k], split ? &at[k] : &at[0], split ? 0 : 4 * k);
+        load_rows(w, rows + SIM_LANES * k, &at[k], 1);
 }
 
 /** Returns the data to store: they stand after the address in global, flat and scratch forms, and
@@ -103,16 +143,19 @@ static uint32_t *data_rows(sim_wave *w, const sim_inst *inst) {
     return w->v[inst->src[sim_is_buffer(&inst->traits) ? 0 : 1].reg];
 }
 
-static void store_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
+SIM_INLINE void store_dwords(sim_wave *w, const sim_inst *inst, unsigned dwords) {
     sim_access at;
     const uint32_t *rows = data_rows(w, inst);
     if (!sim_resolve(w, inst, 0, 4 * dwords, true, &at))
         return;
-    const bool split = sim_is_buffer(&inst->traits) && at.mask != w->exec;
-    for (unsigned k = 0; k < dwords; k++) {
-        if (split && !sim_resolve(w, inst, 4 * k, 4, true, &at))
+    if (!sim_is_buffer(&inst->traits) || at.mask == w->exec) {
+        store_rows(rows, &at, dwords);
+        return;
+    }
+    for (unsigned k = 0; k < dwords; k++) { // each dword has its own range check
+        if (!sim_resolve(w, inst, 4 * k, 4, true, &at))
             return;
-        store_row(rows + SIM_LANES * k, &at, split ? 0 : 4 * k);
+        store_rows(rows + SIM_LANES * k, &at, 1);
     }
 }
 
