@@ -230,6 +230,36 @@ def test_wmma_meetings_leave_loads_under_way(image, target, tiles, operands, loa
     assert waits == [between[-1]]  # the write's own
 
 
+# image, target, tiles of 16 x 16 a wave, its operands of a and of b, pieces of a thread for each 64 bytes of a row in LDS
+RDNA_FP8 = [(f"gemm_fp8_wmma_{tile}", target, *form) for target in ("gfx1151", "gfx1201")
+            for tile, form in (("128x128", (4 * 2, 4, 2, 4)), ("32x64", (2 * 1, 2, 1, 3)))]
+
+
+@pytest.mark.parametrize("image, target, tiles, of_a, of_b, pieces", RDNA_FP8)
+def test_wmma_loop_of_fp8_has_what_scales_and_codes_cost(image, target, tiles, of_a, of_b, pieces):
+    """Tests that a turn, 128 of k, has its products, on gfx11 9 vector instructions for each four codes that become f16, and of
+    scales of blocks alone an FMA for each partial, two in an instruction on gfx12, and the scales' own products and loads."""
+    path = IMAGES / f"{image}.{target}.co"
+    if not path.exists():
+        pytest.skip(f"no {target} images in this build")
+    widens = target == "gfx1151"
+    for kernel in kernel_loop.read_kernels(str(path)):
+        by_blocks = kernel.name.endswith("_blocks")
+        body = the_loop(kernel)
+        mix = kernel_loop.mix_of(body)
+        name = "v_wmma_f32_16x16x16_" + ("f16" if widens else "fp8_fp8")
+        assert sum(i.name == name for i in body) == mix["matrix"] == 8 * tiles
+        loads = pieces * (4 if widens else 2)
+        reads = (8 * 2 if widens else 4) * (of_a + of_b)
+        assert (mix["memory"], mix["lds"]) == (loads + by_blocks * (of_a + 1), reads + loads)
+        widening = 2 * 9 * loads if widens else 0
+        fmas = 8 * tiles // (1 if widens else 2)
+        least, most = (fmas, fmas + 8 + 2 * of_a) if by_blocks else (0, 0)
+        assert widening + least <= mix["vector"] <= widening + most
+        assert mix["scratch"] == mix["lane move"] == 0
+        assert kernel.usage["private_segment_fixed_size"] == kernel.usage["vgpr_spill_count"] == 0
+
+
 # image, target, of a tile of keys: matrix instructions, copies of 64 lanes to LDS, which are of keys alone on gfx942. Of each
 # image there is a loop over pages and one over keys that lie in a row, both of two tiles.
 ATTENTION = [(f"attention_mfma_{dim}_{kind}", target, (dim + dim_vo) // k, dim // 16 if target == "gfx942" else (dim + dim_vo) // 64)

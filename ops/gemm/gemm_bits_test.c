@@ -122,23 +122,28 @@ static void all_kernels_agree(void **) {
     assert_in_range(most, 4 * 3, 100); // decode, two tiles and any_fp8
 }
 
-/** Compares kernels of bf16, or of f16, that say that they give equal bits: a wave of each holds
- *  other columns, and so each has its own way of laying them out. */
-static void tiles_of_halves_agree(void **) {
+/** Compares kernels that say that they give equal bits: a wave of each holds other columns, and so
+ *  each has its own way of laying them out. */
+static void tiles_agree(void **) {
     static const qni_gemm_spec specs[] = {
-        SPEC(QNI_BF16, .is_packed = false), SPEC(QNI_F16, .is_packed = false),
+        SPEC(QNI_BF16, .is_packed = false),
+        SPEC(QNI_F16, .is_packed = false),
         SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_GELU_TANH, .gate_batches = 1,
              .adds_c = true),
-        SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_SILU_AND_MUL)};
+        SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_SILU_AND_MUL),
+        SPEC(QNI_E4M3FN, .is_packed = false),
+        SPEC(QNI_E4M3FN, .is_packed = true),
+        SPEC(QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE)};
     static const int64_t rows[] = {1, 40, 290};
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        uint32_t want[N] = {}, got[N] = {};
+        uint32_t want[N] = {}, got[N] = {}, bits = 0;
         int ran = 0;
         for (int i = 0; i < 3 * qni_op_gemm.num_variants; i++) {
             const qni_variant *variant = &qni_op_gemm.variants[i / 3];
-            if (!variant->config.bits ||
+            if (!variant->config.bits || (ran > 0 && variant->config.bits != bits) ||
                 !first_row(variant, &specs[s], rows[i % 3], ran == 0 ? want : got))
                 continue;
+            bits = variant->config.bits;
             if (ran++ > 0 && memcmp(want, got, sizeof got) != 0)
                 fail_msg("%s: row 0 of %ld rows, problem %zu, has not the bits of the first kernel",
                          variant->name, (long)rows[i % 3], s);
@@ -258,7 +263,7 @@ int main(void) {
                                      cmocka_unit_test(codes_are_those_of_quantize)};
     const struct CMUnitTest all[] = {cmocka_unit_test(all_kernels_agree),
                                      cmocka_unit_test(codes_are_those_of_quantize)};
-    const struct CMUnitTest rdna[] = {cmocka_unit_test(tiles_of_halves_agree),
+    const struct CMUnitTest rdna[] = {cmocka_unit_test(tiles_agree),
                                       cmocka_unit_test(codes_are_those_of_quantize)};
     int failed = cmocka_run_group_tests(own, open_cpu, close_device);
     failed += cmocka_run_group_tests(all, open_gfx942, close_device);

@@ -2,6 +2,8 @@
 // Host side of the family's GPU kernels: which problems each kernel takes, its arguments and grid.
 #include "gemm_launch.h"
 
+#include <math.h>
+
 static_assert(QNI_F32 == (int)QK_F32 && QNI_BF16 == (int)QK_BF16 && QNI_E4M3FN == (int)QK_E4M3FN &&
               QNI_E4M3FNUZ == (int)QK_E4M3FNUZ);
 static_assert(QN_GEMM_GELU_TANH == (int)QK_GELU_TANH &&
@@ -230,8 +232,11 @@ double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, co
     return tiles * (is_full ? 1 - by_bytes + by_bytes * bytes : 1 + idle * (rows / 128 - 1));
 }
 
-/** The kernel has one stage of LDS and tests bounds at each load. */
-double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *, const void *problem) {
+/** The kernel has one stage of LDS and tests bounds at each load. RDNA's other kernels, whose costs
+ *  have another unit, are faster whatever the number of rows. */
+double qni_gemm_any_fp8_cost(const qni_variant *, const qn_device *device, const void *problem) {
+    if (qni_has(device, QNI_F(WMMA_GFX12)))
+        return INFINITY;
     return 4.5 * (double)qni_pieces(qni_gemm_likely_rows(problem), 64);
 }
 

@@ -1,71 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm of bf16, or with -DQK_IS_F16 of f16, on RDNA, k contiguous: d = c + a b^T.
+// gemm of bf16, with -DQK_IS_F16 of f16, with -DQK_IS_FP8 of e4m3fn, on RDNA, k contiguous:
+// d = c + a b^T.
 //
 // Needs     v_wmma_f32_16x16x16 (gfx11, gfx12), wave32
-// Tile      TM x TN x 32 with TM = 16 MT WM, TN = 16 NT WN; WM x WN waves, each MT x NT tiles of
-//           16 x 16
+// Tile      TM x TN x BLOCK_K with TM = 16 MT WM, TN = 16 NT WN; WM x WN waves, each MT x NT tiles
+//           of 16 x 16
 // Launch    32 WM WN threads; grid = tiles_m * tiles_n (* groups when masked)
 // LDS       two stages of rows of 64 bytes, a's first, which lie 80 bytes apart, so that the eight
 //           lanes of a read's phase touch all banks
-// Schedule  Loads fetch a line of 64 k, two K-blocks, as a cache has it: of half a line the other
-//           half would leave the cache before its turn. They wait in registers until a stage is
-//           free. Each half of a K-block is multiplied while the other half, or the next block's
+// Schedule  Loads fetch a line of two K-blocks, 128 bytes as a cache has them: of half a line the
+//           other half would leave the cache before its turn. They wait in registers until a stage
+//           is free. Each half of a K-block is multiplied while the other half, or the next block's
 //           first, is read; so the waves meet once a block, with products to go on with
-// Sum       one chain for each element of d, through k in steps of 16
+// FP8       gfx12 multiplies it. For gfx11 codes become f16 on their way to LDS, and a line has 64
+//           bytes. b may be packed
+// Scales    of FP8: qk_gemm_wmma_blocks takes those of 1 x 128 and 128 x 128, qk_gemm_wmma_rows
+//           one for a row of a or all of it, one for a row of b or all of it, or none
+// Sum       one chain for each element of d, through k in steps of 16; with scales of blocks one
+//           for each 128 of k, which is scaled and added to the sum
 // Edges     rows past a's or b's end are copies of the last one, whose results nobody stores; what
-//           whole lines leave of k is moved to its place and padded by zeros (run_rest). k >= 8
+//           whole lines leave of k is moved to its place and padded by zeros (run_rest). k is a
+//           piece at least
 // Source    manuals "RDNA3" and "RDNA4", WMMA, for the lane layouts; checked by the simulator's
 //           matrix tests
-#define QK_FULL // one image has all forms of a product's end, which acts behind the loop
-#include "gemm_full_gpu.h"
-#include "mma.h"
+#include "gemm_wmma_store_gpu.h"
 
-#ifdef QK_IS_F16
-enum { IS_F16 = 1 };
-#else
-enum { IS_F16 = 0 };
-#endif
-enum { MT = QK_MT, NT = QK_NT, WM = QK_WM, WN = QK_WN, BLOCK_K = 32, LINE_K = 64 };
-enum { THREADS = 32 * WM * WN, TM = 16 * MT * WM, TN = 16 * NT * WN };
-enum { TILES = MT * NT, READS = MT + NT, RATE = (READS + TILES - 1) / TILES }; // for 16 of k
-enum { PIECES = BLOCK_K / 8, PITCH = BLOCK_K * 2 + 16, STAGE_BYTES = (TM + TN) * PITCH };
+/** What is to be known of a product; constants at each call. */
 enum {
-    TURN = THREADS / PIECES, // rows of which all threads load a piece
-    LOADS_A = TM / TURN,
-    LOADS = (TM + TN) / TURN, // of a thread, for a K-block
+    BY_BLOCKS = 1, // scales are of blocks
+    FIRST = 2,     // it begins a block of scales, or
+    LAST = 4,      // it ends one
 };
-static_assert(TM % TURN == 0 && TN % TURN == 0 && TURN % 16 == 0);
-// How d leaves through LDS: a row of tiles of each wave at once, as f32.
-enum { PASS_ROWS = 16 * WM, RESULT_PITCH = TN / 4 + 1, HAS_CODES = 128 % TN == 0 };
-static_assert(PASS_ROWS * RESULT_PITCH * 16 <= 2 * STAGE_BYTES);
-
-#define MEMORY __attribute__((address_space(1)))
-typedef qd_u32x4 __attribute__((aligned(2))) piece; // eight elements, at any element's address
-
-[[clang::loader_uninitialized]] static QD_LDS uint8_t lds[2 * STAGE_BYTES]
-    __attribute__((aligned(16)));
-
-/** A wave's registers. Once all loops are unrolled, constants alone index the arrays. */
-typedef struct wave {
-    uint32_t rows, columns;                        // of the tile, that exist
-    uint32_t read_a, read_b;                       // this lane's first piece of its row, in a stage
-    uint32_t write;                                // where this thread's first piece goes
-    const MEMORY uint8_t *a, *b;                   // the line that is loaded next
-    uint32_t offset[LOADS];                        // this thread's rows, from there on
-    qd_u32x4 held[2][LOADS];                       // of each block
-    qd_mma16_operand a_tile[2][MT], b_tile[2][NT]; // of each half of a K-block
-    qd_mma16_acc sum[MT][NT];
-} wave;
-
-/** Returns which column of a wave's the line `row` of its operands is. Results of a lane are rows
- *  of these, and a lane is to have 8 NT neighbouring ones of them in the order of its registers. */
-QD_INLINE uint32_t column_of(uint32_t row) {
-    uint32_t place = 0;
-    QD_UNROLL for (uint32_t i = 0; i < 16; i++)
-        if (qd_mma16_row(i / 8 * 16, i % 8) == row % 16)
-            place = i / 8 * 8 * NT + i % 8;
-    return row / (16 * NT) * (16 * NT) + row / 16 % NT * 8 + place;
-}
 
 // ---- filling a stage
 
@@ -78,9 +43,36 @@ QD_INLINE const MEMORY uint8_t *in_scalars(const MEMORY uint8_t *p) {
     return p;
 }
 
-/** Returns where this thread's piece i lies in memory, and `bytes` behind that. */
-QD_INLINE const MEMORY piece *piece_at(const wave *w, int i, int32_t bytes) {
-    return (const MEMORY piece *)((i < LOADS_A ? w->a : w->b) + w->offset[i] + bytes);
+/** Returns where K-block `block` of b's line begins. */
+QD_INLINE const MEMORY uint8_t *b_at(const wave *w, uint32_t block) {
+    if (IS_FP8)
+        return block ? in_scalars(w->b + w->b_block) : w->b;
+    return w->b + block * BLOCK_BYTES;
+}
+
+/** Returns where this thread's piece i of a K-block lies in memory, `past` elements back. */
+QD_INLINE const MEMORY piece *piece_at(const wave *w, uint32_t block, int i, uint32_t past) {
+    const MEMORY uint8_t *from = i < LOADS_A ? w->a + block * BLOCK_BYTES : b_at(w, block);
+    return (const MEMORY piece *)(from + w->offset[i] - (int32_t)(past * ELEMENT));
+}
+
+QD_INLINE void step(wave *w) {
+    w->a += 2 * BLOCK_BYTES;
+    w->b += IS_FP8 ? 2 * w->b_block : 2 * BLOCK_BYTES;
+}
+
+/** Loads the next block's scales. */
+QD_INLINE void load_scales(wave *w) {
+    w->scale_a = in_scalars(w->scale_a);
+    w->scale_b = in_scalars(w->scale_b);
+    QD_UNROLL for (int m = 0; m < MT; m++) {
+        w->scale_offset[m] = qd_opaque(w->scale_offset[m]);
+        w->next_a[m] = *(const MEMORY float *)(w->scale_a + w->scale_offset[m]);
+    }
+    w->next_b = *(const MEMORY float *)w->scale_b;
+    w->scale_a += w->scale_a_step;
+    w->scale_b += sizeof(float);
+    qd_pin();
 }
 
 /** Loads a line: two K-blocks. */
@@ -91,24 +83,50 @@ QD_INLINE void load(wave *w) {
         w->offset[i] = qd_opaque(w->offset[i]);
     QD_UNROLL for (uint32_t block = 0; block < 2; block++) QD_UNROLL
         for (int i = 0; i < LOADS; i++)
-            w->held[block][i] = *piece_at(w, i, (int32_t)(block * BLOCK_K * 2));
-    w->a += LINE_K * 2;
-    w->b += LINE_K * 2;
+            w->held[block][i] = *piece_at(w, block, i, 0);
+    step(w);
     qd_pin();
 }
 
-/** Returns eight elements without the first `past`, and zeros in their place behind the others. */
-QD_INLINE qd_u32x4 without(qd_u32x4 v, uint32_t past) {
-    if (past >= 8)
-        v = 0;
-    if (past & 4)
-        v = (qd_u32x4){v.z, v.w, 0, 0};
-    if (past & 2)
-        v = (qd_u32x4){v.y, v.z, v.w, 0};
-    if (past & 1)
-        v = (v >> 16) | (qd_u32x4){v.y, v.z, v.w, 0} << 16;
+#if defined(QK_IS_FP8) && !BY_FP8
+/** Returns two e4m3fn codes in the high bytes of halves as f16 of 2^-8 of their values. A NaN code
+ *  is then the only one that overflows times 36000, and infinity times 0 is a NaN. */
+QD_INLINE uint32_t widen2(uint32_t high) {
+    const uint32_t signs_twice =
+        __builtin_bit_cast(uint32_t, __builtin_bit_cast(qd_i16x2, high) >> 1);
+    const qd_f16x2 x = __builtin_bit_cast(qd_f16x2, signs_twice & 0xBF80BF80);
+    return __builtin_bit_cast(
+        uint32_t, __builtin_elementwise_fma(x * (_Float16)36000, (qd_f16x2)(_Float16)0, x));
+}
+
+/** Returns a piece as it stands in LDS: of each four of k, the even ones before the odd ones. */
+QD_INLINE qd_u32x4 staged(codes v) {
+    return (qd_u32x4){widen2(v.x << 8), widen2(v.x), widen2(v.y << 8), widen2(v.y)};
+}
+
+/** Returns a piece without the first `bytes`, and zeros in their place behind the others. */
+QD_INLINE codes without(codes v, uint32_t bytes) {
+    return bytes < 8 ? __builtin_bit_cast(codes, __builtin_bit_cast(uint64_t, v) >> bytes * 8) : 0;
+}
+#else
+QD_INLINE qd_u32x4 staged(codes v) {
     return v;
 }
+
+/** Returns a piece without the first `bytes`, and zeros in their place behind the others. */
+QD_INLINE codes without(codes v, uint32_t bytes) {
+    if (bytes >= 16)
+        v = 0;
+    if (bytes & 8)
+        v = (codes){v.z, v.w, 0, 0};
+    if (bytes & 4)
+        v = (codes){v.y, v.z, v.w, 0};
+    QD_UNROLL for (uint32_t part = ELEMENT; part < 4; part *= 2)
+        if (bytes & part)
+            v = (v >> part * 8) | (codes){v.y, v.z, v.w, 0} << (32 - part * 8);
+    return v;
+}
+#endif
 
 /** Returns where this thread's piece i goes in a stage. */
 QD_INLINE QD_LDS qd_u32x4 *place_of(const wave *w, uint32_t block, int i) {
@@ -117,7 +135,7 @@ QD_INLINE QD_LDS qd_u32x4 *place_of(const wave *w, uint32_t block, int i) {
 
 QD_INLINE void put(const wave *w, uint32_t block) {
     QD_UNROLL for (int i = 0; i < LOADS; i++)
-        *place_of(w, block, i) = w->held[block][i];
+        *place_of(w, block, i) = staged(w->held[block][i]);
 }
 
 /** Lets the waves meet. */
@@ -145,180 +163,166 @@ QD_INLINE void read(wave *w, uint32_t block, uint32_t half, uint32_t i) {
     if (i < NT)
         w->b_tile[half][i] = operand_at(w->read_b + at + i * 16 * PITCH);
     else if (i < READS)
-        w->a_tile[half][i - NT] = operand_at(w->read_a + at + (i - NT) * 16 * PITCH);
+        w->a_tile[half % A_SETS][i - NT] = operand_at(w->read_a + at + (i - NT) * 16 * PITCH);
+}
+
+/** Reads operands of a half of the block in a stage, while product i of the other half runs. */
+QD_INLINE void read_beside(wave *w, uint32_t block, uint32_t half, uint32_t i) {
+    if (A_SETS == 1) {
+        if (i < NT)
+            read(w, block, half, i);
+        if (i % NT == NT - 1)
+            read(w, block, half, NT + i / NT);
+        return;
+    }
+    QD_UNROLL for (uint32_t r = i * RATE; r < (i + 1) * RATE; r++)
+        read(w, block, half, r);
+}
+
+/** Returns the sum d of a tile and the products of a half of a K-block. x's lines are rows. */
+QD_INLINE qd_mma16_acc product(qd_mma16_operand x, qd_mma16_operand y, qd_mma16_acc d) {
+#if BY_FP8
+    const qd_i64x2 xs = __builtin_bit_cast(qd_i64x2, x), ys = __builtin_bit_cast(qd_i64x2, y);
+    return qd_mma16_fp8(xs.y, ys.y, qd_mma16_fp8(xs.x, ys.x, d));
+#else
+    return qd_mma16(IS_F16, x, y, d);
+#endif
 }
 
 /** Multiplies the operands of a half of a K-block for a tile. The result has b's rows as rows and
  *  a's as columns. */
-QD_INLINE void multiply_tile(wave *w, uint32_t half, uint32_t i) {
+QD_INLINE void multiply_tile(wave *w, uint32_t half, uint32_t i, uint32_t what) {
     const uint32_t m = i / NT, n = i % NT;
-    w->sum[m][n] = qd_mma16(IS_F16, w->b_tile[half][n], w->a_tile[half][m], w->sum[m][n]);
+    qd_mma16_acc *to = what & BY_BLOCKS ? &w->part[m][n] : &w->sum[m][n];
+    const bool is_new = (what & BY_BLOCKS) && (what & FIRST);
+    *to = product(w->b_tile[half][n], w->a_tile[half % A_SETS][m], is_new ? 0 : *to);
+}
+
+/** Adds a tile's partial, scaled, to its sum. Two FMAs make one instruction if they take the scale
+ *  from two registers. */
+QD_INLINE void promote(wave *w, uint32_t i) {
+    const uint32_t m = i / NT, n = i % NT;
+    QD_UNROLL for (int e = 0; e < QD_MMA16_ACC; e++)
+        w->sum[m][n][e] =
+            __builtin_fmaf(w->part[m][n][e], w->scale[e % COPIES][m], w->sum[m][n][e]);
 }
 
 /** Multiplies a half of a K-block, and reads the other half of the block in stage `next`. */
-QD_INLINE void multiply(wave *w, uint32_t half, uint32_t next) {
+QD_INLINE void multiply(wave *w, uint32_t half, uint32_t next, uint32_t what) {
+    const bool promotes = (what & BY_BLOCKS) && (what & LAST);
     QD_UNROLL for (uint32_t i = 0; i < TILES; i++) {
-        multiply_tile(w, half, i);
-        QD_UNROLL for (uint32_t r = i * RATE; r < (i + 1) * RATE; r++)
-            read(w, next, 1 - half, r);
+        multiply_tile(w, half, i, what);
+        read_beside(w, next, 1 - half, i);
+        if (promotes && i > 0)
+            promote(w, i - 1);
         qd_pin();
     }
+    if (promotes)
+        promote(w, TILES - 1);
+}
+
+/** Makes the scales that were loaded those of the block that is multiplied. */
+QD_INLINE void take_scales(wave *w) {
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
+        for (int i = 0; i < COPIES; i++)
+            w->scale[i][m] = qd_as_f32(qd_opaque(qd_as_u32(w->next_a[m] * (SCALE * w->next_b))));
 }
 
 // ---- through k
 
-/** Runs whole lines. */
-QD_INLINE void run_lines(wave *w, uint32_t lines) {
+/** Runs a line and loads the next one, with its scales if it is another block's. */
+QD_INLINE void run_line(wave *w, uint32_t what) {
+    const bool has_next = (what & BY_BLOCKS) && (what & LAST);
+    multiply(w, 0, 0, what & ~LAST);
+    put(w, 1);
+    meet();
+    if (has_next)
+        load_scales(w);
+    load(w);
+    multiply(w, 1, 1, what & BY_BLOCKS);
+    multiply(w, 0, 1, what & BY_BLOCKS);
+    put(w, 0);
+    meet();
+    multiply(w, 1, 0, what & ~FIRST);
+    if (has_next)
+        take_scales(w);
+}
+
+/** Runs the last line. */
+QD_INLINE void run_last(wave *w, uint32_t what) {
+    multiply(w, 0, 0, what & ~LAST);
+    put(w, 1);
+    meet();
+    multiply(w, 1, 1, what & BY_BLOCKS);
+    multiply(w, 0, 1, what & BY_BLOCKS);
+    multiply(w, 1, 1, what & ~FIRST); // what it reads nobody multiplies
+}
+
+/** Returns what is to be known of line `line` of a turn. */
+QD_INLINE uint32_t line_of(uint32_t by_blocks, uint32_t line) {
+    return by_blocks | (line == 0 ? FIRST : 0) | (line == LINES - 1 ? LAST : 0);
+}
+
+/** Runs whole turns of the loop. */
+QD_INLINE void run_turns(wave *w, uint32_t turns, uint32_t by_blocks) {
+    if (by_blocks)
+        load_scales(w);
     load(w);
     put(w, 0);
     meet();
     QD_UNROLL for (uint32_t i = 0; i < READS; i++)
         read(w, 0, 0, i);
-    QD_NO_UNROLL for (uint32_t line = 1; line < lines; line++) {
-        multiply(w, 0, 0);
-        put(w, 1);
-        meet();
-        load(w);
-        multiply(w, 1, 1);
-        multiply(w, 0, 1);
-        put(w, 0);
-        meet();
-        multiply(w, 1, 0);
-    }
-    multiply(w, 0, 0);
-    put(w, 1);
-    meet();
-    multiply(w, 1, 1);
-    multiply(w, 0, 1);
-    multiply(w, 1, 1); // what it reads nobody multiplies
+    if (by_blocks)
+        take_scales(w);
+    QD_NO_UNROLL for (uint32_t turn = 1; turn < turns; turn++) QD_UNROLL
+        for (uint32_t line = 0; line < LINES; line++)
+            run_line(w, line_of(by_blocks, line));
+    QD_UNROLL for (uint32_t line = 0; line < LINES - 1; line++)
+        run_line(w, line_of(by_blocks, line));
+    run_last(w, line_of(by_blocks, LINES - 1));
 }
 
-/** Runs what remains behind the last whole line: `count` of k. */
-QD_INLINE void run_rest(wave *w, uint32_t count) {
-    qd_barrier(); // no wave reads LDS any more
+/** Fills both stages with a line of which `count` of k, or all, exist. Of packed weights, too, what
+ *  stands behind the end goes. */
+QD_INLINE void put_rest(const wave *w, uint32_t count) {
     QD_UNROLL for (uint32_t block = 0; block < 2; block++) QD_UNROLL
         for (int i = 0; i < LOADS; i++) {
-            const uint32_t end = block * BLOCK_K + qd_thread() % PIECES * 8 + 8;
+            const uint32_t end = block * BLOCK_K + (qd_thread() % PIECES + 1) * PIECE_K;
             const uint32_t past = end > count ? end - count : 0;
-            const qd_u32x4 v = *piece_at(w, i, (int32_t)(block * BLOCK_K - past) * 2);
-            *place_of(w, block, i) = without(v, past);
+            *place_of(w, block, i) = staged(without(*piece_at(w, block, i, past), past * ELEMENT));
             qd_pin();
         }
-    qd_barrier();
-    QD_NO_UNROLL for (uint32_t k = 0; k < count; k += 16) {
-        const uint32_t at = k / BLOCK_K * STAGE_BYTES + k % BLOCK_K * 2;
-        w->read_a += at;
-        w->read_b += at;
-        QD_UNROLL for (uint32_t i = 0; i < READS; i++)
-            read(w, 0, 0, i);
-        w->read_a -= at;
-        w->read_b -= at;
+}
+
+/** Runs what remains behind the last whole turn: `count` of k. */
+QD_INLINE void run_rest(wave *w, uint32_t count, uint32_t by_blocks) {
+    if (by_blocks) {
+        load_scales(w);
+        take_scales(w);
         QD_UNROLL for (uint32_t i = 0; i < TILES; i++)
-            multiply_tile(w, 0, i);
+            w->part[i / NT][i % NT] = 0;
     }
-}
-
-// ---- storing
-
-/** Returns the place in LDS of column `column` and the three behind it, of row `row` of those that
- *  take part. */
-QD_INLINE QD_LDS qd_f32x4 *result_at(uint32_t row, uint32_t column) {
-    return (QD_LDS qd_f32x4 *)(lds + (row * RESULT_PITCH + column / 4) * 16);
-}
-
-/** Returns eight columns of d, of which the first is `column` of the tile's columns of d. */
-QD_INLINE qd_f32x8 finished(const qk_gemm_args *g, uint32_t r, uint32_t row, uint32_t n0,
-                            uint32_t column, uint32_t ratio) {
-    qd_f32x4 part[4];
-    QD_UNROLL for (uint32_t i = 0; i < 2 * ratio; i++) {
-        const uint32_t at = column * ratio + 4 * i;
-        part[i] = *result_at(r, at);
-        if (g->has_epilogue)
-            part[i] = qk_gemm_finish_full(g, row, n0 + at, ratio, part[i]);
-    }
-    if (ratio == 2) {
-        part[0] = __builtin_shufflevector(part[0], part[1], 0, 1, 4, 5);
-        part[1] = __builtin_shufflevector(part[2], part[3], 0, 1, 4, 5);
-    }
-    return __builtin_shufflevector(part[0], part[1], 0, 1, 2, 3, 4, 5, 6, 7);
-}
-
-/** Stores the rows in LDS, tile row m of each row of waves. */
-QD_INLINE void store_runs(const qk_gemm_full_args *f, const qk_gemm_tile *tile, uint32_t n0,
-                          uint32_t m, uint32_t ratio) {
-    const qk_gemm_args *g = &f->g;
-    const uint32_t lanes = TN / 8 / ratio, step = THREADS / lanes; // lanes: of a row
-    const uint32_t column = qd_thread() % lanes * 8, end = g->n / ratio;
-    QD_NO_UNROLL for (uint32_t r = qd_thread() / lanes; r < PASS_ROWS; r += step) {
-        const uint32_t row = tile->row + (r / 16 * MT + m) * 16 + r % 16;
-        const qd_f32x8 v = finished(g, r, row, n0, column, ratio);
-        if (HAS_CODES && qk_gemm_has_codes(g))
-            qk_gemm_quantize8(g, &f->scaling, tile, row, n0 / ratio + column, end, v);
-        else
-            qk_gemm_store8(g, tile, row, n0 / ratio + column, end, v);
-    }
-}
-
-/** Puts a row of tiles of this wave into LDS, as f32. */
-QD_INLINE void put_results(const qd_mma16_acc sum[NT]) {
-    const uint32_t row = qd_wave() / WN * 16 + qd_lane() % 16;
-    const uint32_t column = qd_wave() % WN * (16 * NT) + qd_lane() / 16 * (8 * NT);
-    QD_UNROLL for (uint32_t n = 0; n < NT; n++) {
-        *result_at(row, column + n * 8) = sum[n].lo;
-        *result_at(row, column + n * 8 + 4) = sum[n].hi;
-    }
-}
-
-/** Stores the tile through LDS. */
-QD_INLINE void store(const wave *w, const qk_gemm_full_args *f, const qk_gemm_tile *tile,
-                     uint32_t n0, uint32_t ratio) {
-    QD_NO_UNROLL for (uint32_t m = 0; m < MT; m++) {
+    QD_NO_UNROLL for (uint32_t from = 0; from < LINES * LINE_K && from < count; from += LINE_K) {
         qd_barrier(); // no wave reads LDS any more
-        QD_UNROLL for (uint32_t i = 0; i < MT; i++)
-            if (i == m)
-                put_results(w->sum[i]);
+        put_rest(w, count - from);
         qd_barrier();
-        store_runs(f, tile, n0, m, ratio);
-    }
-}
-
-/** Returns whether store_plain() can store the tile: whole runs of 16 bits as they are. */
-QD_INLINE bool is_plain(const qk_gemm_args *g, uint32_t n0) {
-    const bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
-    const bool has_halves = g->type_d == QK_BF16 || g->type_d == QK_F16;
-    return is_aligned && has_halves && !g->c && !g->has_epilogue && n0 + TN <= g->n;
-}
-
-/** Stores the tile from registers. */
-QD_INLINE void store_plain(const wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
-                           uint32_t n0) {
-    const uint32_t row = tile->row + qd_wave() / WN * (16 * MT) + qd_lane() % 16;
-    const uint32_t column = n0 + qd_wave() % WN * (16 * NT) + qd_lane() / 16 * (8 * NT);
-    uint16_t *d = (uint16_t *)g->d + tile->group * g->d_group + column;
-    const bool is_f16 = g->type_d == QK_F16;
-    QD_UNROLL for (uint32_t m = 0; m < MT; m++) {
-        bool is_zero;
-        if (!qk_gemm_writes_row(g, tile, row + m * 16, &is_zero))
-            continue;
-        qd_u32x4 *to = (qd_u32x4 *)(d + (row + m * 16) * g->d_row);
-        QD_UNROLL for (uint32_t n = 0; n < NT; n++) {
-            const qd_f32x8 v = is_zero ? 0 : w->sum[m][n];
-            qd_u32x4 out;
-            QD_UNROLL for (int i = 0; i < 4; i++)
-                out[i] = qk_gemm_pair16(is_f16, (qd_f32x2){v[2 * i], v[2 * i + 1]});
-            to[n] = out;
+        step(w);
+        const uint32_t end = qd_min(count - from, LINE_K);
+        QD_NO_UNROLL for (uint32_t k = 0; k < end; k += STEP_K) {
+            const uint32_t at = k / BLOCK_K * STAGE_BYTES + k % BLOCK_K / STEP_K * 32;
+            w->read_a += at;
+            w->read_b += at;
+            QD_UNROLL for (uint32_t i = 0; i < READS; i++)
+                read(w, 0, 0, i);
+            w->read_a -= at;
+            w->read_b -= at;
+            QD_UNROLL for (uint32_t i = 0; i < TILES; i++)
+                multiply_tile(w, 0, i, by_blocks);
         }
     }
-}
-
-QD_INLINE void finish(const wave *w, const qk_gemm_full_args *f, const qk_gemm_tile *tile,
-                      uint32_t n0) {
-    const qk_gemm_full_args full = qk_gemm_reread(f, tile);
-    if (is_plain(&full.g, n0)) {
-        store_plain(w, &full.g, tile, n0);
-        return;
-    }
-    QK_GEMM_EACH_RATIO(&full.g, { store(w, &full, tile, n0, ratio); })
+    if (by_blocks) QD_UNROLL
+        for (uint32_t i = 0; i < TILES; i++)
+            promote(w, i);
 }
 
 // ---- setting up
@@ -336,16 +340,40 @@ QD_INLINE void begin(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, u
             w->sum[m][n] = 0;
 }
 
+/** Returns where this thread's piece of a row of b lies. */
+QD_INLINE uint32_t offset_b(const qk_gemm_args *g, uint32_t row) {
+    const uint32_t k = qd_thread() % PIECES * PIECE_K;
+    if (IS_FP8 && g->is_packed)
+        return (uint32_t)qk_gemm_packed_offset(row, k, g->packed_k);
+    return (row * (uint32_t)g->b_n + k) * ELEMENT;
+}
+
 /** Says where this thread's pieces of a and b come from. */
 QD_INLINE void aim(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
-    const uint32_t first = qd_thread() / PIECES, k = qd_thread() % PIECES * 16;
-    w->a = (const MEMORY uint8_t *)g->a + (tile->group * g->a_group + tile->row * g->a_row) * 2;
-    w->b = (const MEMORY uint8_t *)g->b + (tile->group * g->b_group + n0 * g->b_n) * 2;
+    const uint32_t first = qd_thread() / PIECES, k = qd_thread() % PIECES * PIECE_K;
+    const bool is_packed = IS_FP8 && g->is_packed;
+    const int64_t n0_at = n0 * (is_packed ? g->packed_k : g->b_n);
+    w->b_block = is_packed ? QK_PACK_ROWS * BLOCK_K : BLOCK_BYTES;
+    w->a =
+        (const MEMORY uint8_t *)g->a + (tile->group * g->a_group + tile->row * g->a_row) * ELEMENT;
+    w->b = (const MEMORY uint8_t *)g->b + (tile->group * g->b_group + n0_at) * ELEMENT;
     QD_UNROLL for (uint32_t i = 0; i < LOADS_A; i++)
-        w->offset[i] = qd_min(first + i * TURN, w->rows - 1) * (uint32_t)g->a_row * 2 + k;
+        w->offset[i] = (qd_min(first + i * TURN, w->rows - 1) * (uint32_t)g->a_row + k) * ELEMENT;
     QD_UNROLL for (uint32_t i = 0; i < LOADS - LOADS_A; i++)
-        w->offset[LOADS_A + i] =
-            qd_min(column_of(first + i * TURN), w->columns - 1) * (uint32_t)g->b_n * 2 + k;
+        w->offset[LOADS_A + i] = offset_b(g, qd_min(column_of(first + i * TURN), w->columns - 1));
+}
+
+/** Says where the scales of blocks of this lane's rows and of the tile's columns are. */
+QD_INLINE void aim_scales(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+    w->scale_a_step = (uint32_t)g->scale_a_kb * 4;
+    w->scale_a = (const MEMORY uint8_t *)(g->scale_a + tile->group * g->scale_a_group +
+                                          tile->row * g->scale_a_row);
+    w->scale_b = (const MEMORY uint8_t *)(g->scale_b + tile->group * g->scale_b_group +
+                                          n0 / 128 * g->scale_b_nb);
+    QD_UNROLL for (uint32_t m = 0; m < MT; m++) {
+        const uint32_t row = (qd_wave() / WN * MT + m) * 16 + qd_lane() % 16;
+        w->scale_offset[m] = qd_min(row, w->rows - 1) * (uint32_t)g->scale_a_row * 4;
+    }
 }
 
 /** Finds a workgroup's tile: they are walked in bands of 8 rows of tiles, column after column, so
@@ -360,8 +388,10 @@ QD_INLINE void find_place(const qk_gemm_args *g, uint32_t *tile_m, uint32_t *til
     *tile_n = in / height;
 }
 
-QD_KERNEL(THREADS) qk_gemm_wmma(QK_GEMM_PARAMETER) {
-    QK_GEMM_OPEN
+/** Computes a tile. */
+QD_INLINE void run(const qk_gemm_full_args *f, uint32_t by_blocks) {
+    constexpr uint32_t turn_k = LINES * LINE_K;
+    const qk_gemm_args g = f->g;
     uint32_t tile_m, tile_n;
     qk_gemm_tile tile;
     find_place(&g, &tile_m, &tile_n);
@@ -372,10 +402,25 @@ QD_KERNEL(THREADS) qk_gemm_wmma(QK_GEMM_PARAMETER) {
     begin(&w, &g, &tile, n0);
     if (w.rows > 0 && g.k > 0) {
         aim(&w, &g, &tile, n0);
-        if (g.k >= LINE_K)
-            run_lines(&w, g.k / LINE_K);
-        if (g.k % LINE_K > 0)
-            run_rest(&w, g.k % LINE_K);
+        if (by_blocks)
+            aim_scales(&w, &g, &tile, n0);
+        if (g.k >= turn_k)
+            run_turns(&w, g.k / turn_k, by_blocks);
+        if (g.k % turn_k > 0)
+            run_rest(&w, g.k % turn_k, by_blocks);
     }
-    finish(&w, &f, &tile, n0);
+    finish(&w, f, &tile, n0, by_blocks);
 }
+
+#ifdef QK_IS_FP8
+QD_KERNEL(THREADS) qk_gemm_wmma_blocks(const qk_gemm_full_args f) {
+    run(&f, BY_BLOCKS);
+}
+QD_KERNEL(THREADS) qk_gemm_wmma_rows(const qk_gemm_full_args f) {
+    run(&f, 0);
+}
+#else
+QD_KERNEL(THREADS) qk_gemm_wmma(const qk_gemm_full_args f) {
+    run(&f, 0);
+}
+#endif
