@@ -147,7 +147,8 @@ foreach(name attention_grid_test gemm_sim_test gemm_chips_test families_test.cpu
 endforeach()
 
 # Code of compilers runs clean under every check, and so must our own kernels.
-foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test aotriton_test aotriton_varlen_test)
+foreach(name kernels_test gemm_sim_test gemm_chips_test quantize_gpu_test aotriton_test aotriton_varlen_test
+        aotriton_backward_test)
   if(TEST ${name})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "QUERN_SIM=check=all")
   endif()

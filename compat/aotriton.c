@@ -5,36 +5,9 @@
 
 // ---- dense
 
-static qn_status read_b(qni_aotriton_call *c) {
-    const DLTensor *b = c->b;
-    const int64_t *q = c->q->shape, want[] = {q[0], q[1], q[2], c->k->shape[2]};
-    char text[128];
-    if (!qni_aotriton_is_there(b))
-        return QN_OK;
-    if (c->is_causal)
-        return QN_FAIL(QN_E_INVALID, "%s: b and is_causal are both given; accepted: one of them",
-                       c->op);
-    QN_TRY(qni_aotriton_read(
-        c, QNI_AOT_B, (qni_tensor){.name = "b", .t = b, .ndim = 4, .dtypes = qni_of_floats}));
-    for (int i = 0; i < 4; i++)
-        if (b->shape[i] != 1 && b->shape[i] != want[i])
-            return QN_FAIL(QN_E_INVALID, "%s: b is %s; its dimension %d needs to be 1 or %ld",
-                           c->op, qni_tensor_text(b, text, sizeof text), i, (long)want[i]);
-    return QN_OK;
-}
-
-/** Returns softmax_lse [batch * heads, n] as [batch, heads, n]. */
-static DLTensor *make_dense_lse(qni_aotriton_view *out, const DLTensor *lse, const DLTensor *q) {
-    const int dims[] = {0, 0, 1};
-    qni_aotriton_make_view(out, lse, 3, dims);
-    out->shape[0] = q->shape[0], out->shape[1] = q->shape[1];
-    out->strides[0] *= q->shape[1];
-    return &out->t;
-}
-
 static qn_status attend_dense(qni_aotriton_call *c) {
     qn_attention_args args = {.struct_size = sizeof args,
-                              .o = c->out,
+                              .o = (DLTensor *)(uintptr_t)c->out, // which the caller gave as such
                               .q = c->q,
                               .k = c->k,
                               .v = c->v,
@@ -47,11 +20,11 @@ static qn_status attend_dense(qni_aotriton_call *c) {
     int64_t bytes;
     qni_aotriton_view lse;
     QN_TRY(qni_aotriton_read_operands(c, -1));
-    QN_TRY(qni_aotriton_read_outputs(c));
-    QN_TRY(read_b(c));
+    QN_TRY(qni_aotriton_read_outputs(c, true));
+    QN_TRY(qni_aotriton_read_b(c));
     QN_TRY(qni_aotriton_check_scalars(c));
     if (c->t[QNI_AOT_LSE].t)
-        args.lse = make_dense_lse(&lse, c->softmax_lse, c->q);
+        args.lse = qni_aotriton_view_lse(&lse, c);
     QN_TRY(qni_aotriton_under(c->op, qn_attention_workspace_bytes(&bytes, &args)));
     const bool is_given = c->ext && c->ext->workspace;
     if (!is_given && c->q->device.device_type == kDLCUDA)

@@ -7,9 +7,10 @@
 #include "../runtime/tensor/read.h"
 
 #include <quern/attention.h>
+#include <quern/attention_backward.h>
 #include <quern/compat/aotriton.h>
 
-/** The tensors of both attention calls. */
+/** The tensors of all attention calls. */
 enum {
     QNI_AOT_Q,
     QNI_AOT_K,
@@ -23,16 +24,22 @@ enum {
     QNI_AOT_OFFSET_OUTPUT,
     QNI_AOT_OUT,
     QNI_AOT_LSE,
+    QNI_AOT_DOUT,
+    QNI_AOT_DQ,
+    QNI_AOT_DK,
+    QNI_AOT_DV,
+    QNI_AOT_DB,
     QNI_AOT_WORKSPACE,
     QNI_AOT_TENSORS
 };
 
-/** Parameters that both attention calls have; the public header explains them. */
+/** Parameters of the attention calls and their gradients'; the public header explains them. */
 typedef struct qni_aotriton_call {
     const char *op; // for messages
     qn_stream *stream;
-    const DLTensor *q, *k, *v, *b;
-    DLTensor *softmax_lse, *out;
+    const DLTensor *q, *k, *v, *b, *dout;
+    const DLTensor *softmax_lse, *out; // written by the forward calls
+    DLTensor *dq, *dk, *dv, *db;
     const DLTensor *cu_seqlens_q, *cu_seqlens_k;
     float sm_scale, dropout_p;
     const DLTensor *philox_seed, *philox_offset1;
@@ -70,8 +77,13 @@ qn_status qni_aotriton_read_number(qn_stream *stream, const char *op, const char
 qn_status qni_aotriton_read(qni_aotriton_call *c, int which, qni_tensor stated);
 /** Reads q, k and v. `batch` is the batch that q must have; below 0: any. */
 qn_status qni_aotriton_read_operands(qni_aotriton_call *c, int64_t batch);
-/** Reads out and softmax_lse, whose shapes follow from q and v. */
-qn_status qni_aotriton_read_outputs(qni_aotriton_call *c);
+/** Reads b of a dense call, which may be absent. */
+qn_status qni_aotriton_read_b(qni_aotriton_call *c);
+/** Reads out and softmax_lse, whose shapes follow from q and v. If they are written softmax_lse may
+ *  be absent; else they are the forward pass's. */
+qn_status qni_aotriton_read_outputs(qni_aotriton_call *c, bool are_written);
+/** Reads dout, dq, dk and dv, and db, which may be absent. */
+qn_status qni_aotriton_read_gradients(qni_aotriton_call *c);
 /** Checks sm_scale, dropout_p, ext and encoded_softmax. */
 qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c);
 /** Reads ext's workspace, which must have so many bytes, and the tensors of dropout's numbers, and
@@ -80,6 +92,9 @@ qn_status qni_aotriton_take_workspace(qni_aotriton_call *c, int64_t bytes, DLTen
 /** Takes dropout's numbers and runs attention; then writes the numbers where the caller wants
  *  them. */
 qn_status qni_aotriton_run(const qni_aotriton_call *c, qn_attention_args *args);
+/** Gives `forward`, the forward pass of `args`, dropout's numbers, and runs the backward pass. */
+qn_status qni_aotriton_run_backward(const qni_aotriton_call *c, qn_attention_args *forward,
+                                    const qn_attention_backward_args *args);
 
 /** A tensor over another's memory. It must not be moved, as it points into itself. */
 typedef struct qni_aotriton_view {
@@ -90,5 +105,7 @@ typedef struct qni_aotriton_view {
 /** Makes a view of the dimensions `dims` of t, up to three, in that order. */
 DLTensor *qni_aotriton_make_view(qni_aotriton_view *out, const DLTensor *t, int ndim,
                                  const int *dims);
+/** Makes a view of softmax_lse [batch * heads, n] as [batch, heads, n]. */
+DLTensor *qni_aotriton_view_lse(qni_aotriton_view *out, const qni_aotriton_call *c);
 
 #endif

@@ -67,10 +67,29 @@ qn_status qni_aotriton_read_operands(qni_aotriton_call *c, int64_t batch) {
         c, QNI_AOT_V, (qni_tensor){"v", c->v, 4, .like = k, .shape = shape_v, .has_rows = true});
 }
 
-qn_status qni_aotriton_read_outputs(qni_aotriton_call *c) {
+qn_status qni_aotriton_read_b(qni_aotriton_call *c) {
+    const DLTensor *b = c->b;
+    const int64_t *q = c->q->shape, want[] = {q[0], q[1], q[2], c->k->shape[2]};
+    char text[128];
+    if (!qni_aotriton_is_there(b))
+        return QN_OK;
+    if (c->is_causal)
+        return QN_FAIL(QN_E_INVALID, "%s: b and is_causal are both given; accepted: one of them",
+                       c->op);
+    QN_TRY(qni_aotriton_read(
+        c, QNI_AOT_B, (qni_tensor){.name = "b", .t = b, .ndim = 4, .dtypes = qni_of_floats}));
+    for (int i = 0; i < 4; i++)
+        if (b->shape[i] != 1 && b->shape[i] != want[i])
+            return QN_FAIL(QN_E_INVALID, "%s: b is %s; its dimension %d needs to be 1 or %ld",
+                           c->op, qni_tensor_text(b, text, sizeof text), i, (long)want[i]);
+    return QN_OK;
+}
+
+qn_status qni_aotriton_read_outputs(qni_aotriton_call *c, bool are_written) {
     const int64_t *q = c->t[QNI_AOT_Q].size;
     const int64_t shape[] = {q[0], q[1], q[2], c->t[QNI_AOT_V].size[3]};
     const int64_t shape_lse[] = {q[0] * q[1], q[2]};
+    const bool has_lse = !are_written || qni_aotriton_is_there(c->softmax_lse);
     QN_TRY(qni_aotriton_read(c, QNI_AOT_OUT,
                              (qni_tensor){.name = "out",
                                           .t = c->out,
@@ -78,16 +97,43 @@ qn_status qni_aotriton_read_outputs(qni_aotriton_call *c) {
                                           .dtypes = qni_of_floats,
                                           .shape = shape,
                                           .has_rows = true,
-                                          .is_written = true}));
-    return qni_aotriton_read(
-        c, QNI_AOT_LSE,
-        (qni_tensor){.name = "softmax_lse",
-                     .t = qni_aotriton_is_there(c->softmax_lse) ? c->softmax_lse : nullptr,
-                     .ndim = 2,
-                     .dtypes = qni_of_f32,
-                     .shape = shape_lse,
-                     .may_be_null = true,
-                     .is_written = true});
+                                          .is_written = are_written}));
+    return qni_aotriton_read(c, QNI_AOT_LSE,
+                             (qni_tensor){.name = "softmax_lse",
+                                          .t = has_lse ? c->softmax_lse : nullptr,
+                                          .ndim = 2,
+                                          .dtypes = qni_of_f32,
+                                          .shape = shape_lse,
+                                          .may_be_null = are_written,
+                                          .is_written = are_written});
+}
+
+/** Reads the gradient by a tensor that has been read: of its shape, and of any type. */
+static qn_status read_gradient(qni_aotriton_call *c, int which, const char *name, const DLTensor *t,
+                               int by) {
+    return qni_aotriton_read(c, which,
+                             (qni_tensor){.name = name,
+                                          .t = t,
+                                          .ndim = 4,
+                                          .dtypes = qni_of_floats,
+                                          .shape = c->t[by].size,
+                                          .has_rows = by != QNI_AOT_B,
+                                          .is_written = true});
+}
+
+qn_status qni_aotriton_read_gradients(qni_aotriton_call *c) {
+    const qni_tensor *out = &c->t[QNI_AOT_OUT];
+    QN_TRY(qni_aotriton_read(
+        c, QNI_AOT_DOUT,
+        (qni_tensor){"dout", c->dout, 4, .like = out, .shape = out->size, .has_rows = true}));
+    QN_TRY(read_gradient(c, QNI_AOT_DQ, "dq", c->dq, QNI_AOT_Q));
+    QN_TRY(read_gradient(c, QNI_AOT_DK, "dk", c->dk, QNI_AOT_K));
+    QN_TRY(read_gradient(c, QNI_AOT_DV, "dv", c->dv, QNI_AOT_V));
+    if (!qni_aotriton_is_there(c->db))
+        return QN_OK;
+    if (!c->t[QNI_AOT_B].t)
+        return QN_FAIL(QN_E_INVALID, "%s: db is given, b is not", c->op);
+    return read_gradient(c, QNI_AOT_DB, "db", c->db, QNI_AOT_B);
 }
 
 qn_status qni_aotriton_check_scalars(const qni_aotriton_call *c) {
@@ -138,6 +184,12 @@ qn_status qni_aotriton_run(const qni_aotriton_call *c, qn_attention_args *args) 
     return QN_OK;
 }
 
+qn_status qni_aotriton_run_backward(const qni_aotriton_call *c, qn_attention_args *forward,
+                                    const qn_attention_backward_args *args) {
+    QN_TRY(take_dropout(c, forward));
+    return qni_aotriton_under(c->op, qn_attention_backward(c->stream, args));
+}
+
 static qn_status read_workspace(qni_aotriton_call *c, int64_t bytes) {
     DLTensor *w = c->ext ? c->ext->workspace : nullptr;
     if (!w)
@@ -176,5 +228,13 @@ DLTensor *qni_aotriton_make_view(qni_aotriton_view *out, const DLTensor *t, int 
         out->shape[i] = t->shape[dims[i]];
         out->strides[i] = qni_stride(t, dims[i]);
     }
+    return &out->t;
+}
+
+DLTensor *qni_aotriton_view_lse(qni_aotriton_view *out, const qni_aotriton_call *c) {
+    const int dims[] = {0, 0, 1};
+    qni_aotriton_make_view(out, c->softmax_lse, 3, dims);
+    out->shape[0] = c->q->shape[0], out->shape[1] = c->q->shape[1];
+    out->strides[0] *= c->q->shape[1];
     return &out->t;
 }

@@ -9,30 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static qn_status call_dense(const problem *c) {
-    const qn_aotriton_ext ext = {sizeof ext, tensor(c->workspace)};
-    return qn_aotriton_attn_fwd(tensor(c->q), tensor(c->k), tensor(c->v), tensor(c->b), c->scale,
-                                tensor(c->lse), tensor(c->out), c->p, c->seed, c->offset1,
-                                c->offset2, tensor(c->seed_out), tensor(c->offset_out),
-                                tensor(c->encoded), c->is_causal, nullptr, stream, &ext);
-}
-
-/** Makes a problem of batch 2 and 4 heads on 2; in memory [batch, token, head] if is_nhd. */
-static problem make_problem(DLDataType dtype, int64_t n, int64_t m, int64_t dim, bool is_nhd) {
-    problem c = {.scale = 0.125f};
-    const int64_t second = is_nhd ? n : 4, third = is_nhd ? 4 : n;
-    c.q = randomize(MAKE(dtype, 2, second, third, dim));
-    c.k = randomize(MAKE(dtype, 2, is_nhd ? m : 2, is_nhd ? 2 : m, dim));
-    c.v = randomize(MAKE(dtype, 2, is_nhd ? m : 2, is_nhd ? 2 : m, dim));
-    c.out = MAKE(dtype, 2, second, third, dim);
-    c.lse = MAKE(f32, 8, n);
-    if (is_nhd) {
-        exchange(c.q, 1, 2), exchange(c.k, 1, 2);
-        exchange(c.v, 1, 2), exchange(c.out, 1, 2);
-    }
-    return c;
-}
-
 static void check_dense(problem *c, const box *keep) {
     ok(call_dense(c));
     fetch(c->out), fetch(c->lse);

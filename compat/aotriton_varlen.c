@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AOTriton's attention over sequences that lie one after another: reads their lengths to the host,
-// makes quern's plan of them, and copies the plan to the caller's workspace.
+// AOTriton's attention over sequences that lie one after another, and its gradients: reads their
+// lengths to the host, makes quern's plan of them, and copies the plan to the caller's workspace.
 #include "aotriton.h"
 
 #include <stdlib.h>
@@ -107,18 +107,24 @@ static DLTensor part_of(const DLTensor *workspace, int64_t begin, int64_t *shape
     return part;
 }
 
+/** Gives `args` the plan and, on a GPU, its copy in the workspace. */
+static qn_status send_plan(const qni_aotriton_call *c, sequences *s, const DLTensor *workspace,
+                           DLTensor *schedule, qn_attention_args *args) {
+    args->plan = s->plan;
+    args->plan_bytes = s->plan_bytes;
+    if (s->schedule_bytes == 0)
+        return QN_OK;
+    const DLTensor host = qni_host_tensor(s->plan, workspace->dtype, 1, &s->plan_bytes);
+    *schedule = part_of(workspace, 0, &s->plan_bytes);
+    args->schedule = schedule;
+    return qni_aotriton_under(c->op, qn_copy(c->stream, schedule, &host));
+}
+
 /** Copies the plan to the workspace and runs. */
 static qn_status run_sequences(qni_aotriton_call *c, sequences *s, qn_attention_args *args) {
     DLTensor *workspace, schedule, partial;
     QN_TRY(qni_aotriton_take_workspace(c, s->schedule_bytes + s->partial_bytes, &workspace));
-    args->plan = s->plan;
-    args->plan_bytes = s->plan_bytes;
-    if (s->schedule_bytes > 0) {
-        const DLTensor host = qni_host_tensor(s->plan, workspace->dtype, 1, &s->plan_bytes);
-        schedule = part_of(workspace, 0, &s->plan_bytes);
-        args->schedule = &schedule;
-        QN_TRY(qni_aotriton_under(c->op, qn_copy(c->stream, &schedule, &host)));
-    }
+    QN_TRY(send_plan(c, s, workspace, &schedule, args));
     if (s->partial_bytes > 0) {
         partial = part_of(workspace, s->schedule_bytes, &s->partial_bytes);
         args->workspace = &partial;
@@ -126,8 +132,16 @@ static qn_status run_sequences(qni_aotriton_call *c, sequences *s, qn_attention_
     return qni_aotriton_run(c, args);
 }
 
+static const int tokens_first[] = {2, 1, 3}, lse_tokens_first[] = {1, 0};
+
+/** Refuses b, which AOTriton reserves. */
+static qn_status check_no_b(const qni_aotriton_call *c, const char *name, const DLTensor *b) {
+    return qni_aotriton_is_there(b)
+               ? QN_FAIL(QN_E_UNSUPPORTED, "%s: %s is given, and must be absent", c->op, name)
+               : QN_OK;
+}
+
 static qn_status attend_sequences(qni_aotriton_call *c, int64_t max_q, int64_t max_k) {
-    static const int tokens_first[] = {2, 1, 3}, lse_tokens_first[] = {1, 0};
     qni_aotriton_view q, k, v, out_view, lse;
     sequences s = {};
     qn_attention_args args = {.struct_size = sizeof args,
@@ -138,11 +152,8 @@ static qn_status attend_sequences(qni_aotriton_call *c, int64_t max_q, int64_t m
                               .lse_base = QN_LSE_BASE_E};
     qn_status st;
     QN_TRY_OUT(qni_aotriton_read_operands(c, 1));
-    QN_TRY_OUT(qni_aotriton_read_outputs(c));
-    if (qni_aotriton_is_there(c->b)) {
-        st = QN_FAIL(QN_E_UNSUPPORTED, "%s: b is given, and must be absent", c->op);
-        goto out;
-    }
+    QN_TRY_OUT(qni_aotriton_read_outputs(c, true));
+    QN_TRY_OUT(check_no_b(c, "b", c->b));
     QN_TRY_OUT(qni_aotriton_check_scalars(c));
     QN_TRY_OUT(read_sequences(c, max_q, max_k, &s));
     QN_TRY_OUT(make_plan(c, max_q, max_k, &s));
@@ -212,6 +223,147 @@ qn_status qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(qn_stream *stream,
     QN_TRY_OUT(read_sequences(&c, INT32_MAX, INT32_MAX, &s));
     QN_TRY_OUT(make_plan(&c, 0, 0, &s));
     *bytes = s.schedule_bytes + s.partial_bytes;
+out:
+    free_sequences(&s);
+    return st;
+}
+
+// ---- gradients
+
+/** The calls of quern that a call stands for. They must not be moved, as they point into
+ *  themselves. */
+typedef struct calls {
+    qn_attention_args forward;
+    qn_attention_backward_args backward;
+    qni_aotriton_view q, k, v, out, lse, dout, dq, dk, dv;
+    int64_t bytes; // of the workspace behind the plan
+} calls;
+
+/** Fills in the forward pass, without a schedule: nobody reads it to find the workspace's size, for
+ *  which anything aligned stands in its place. Tokens behind the last sequence are left out. */
+static qn_status fill_forward(const qni_aotriton_call *c, sequences *s, calls *to) {
+    DLTensor schedule = *c->q;
+    schedule.data = (void *)(uintptr_t)16;
+    schedule.byte_offset = 0;
+    schedule.dtype = qni_dl_dtype(QNI_U8);
+    schedule.ndim = 1, schedule.shape = &s->plan_bytes, schedule.strides = nullptr;
+    to->forward =
+        (qn_attention_args){.struct_size = sizeof to->forward,
+                            .o = qni_aotriton_make_view(&to->out, c->out, 3, tokens_first),
+                            .q = qni_aotriton_make_view(&to->q, c->q, 3, tokens_first),
+                            .k = qni_aotriton_make_view(&to->k, c->k, 3, tokens_first),
+                            .v = qni_aotriton_make_view(&to->v, c->v, 3, tokens_first),
+                            .layout = QN_NHD,
+                            .is_causal = c->is_causal != 0,
+                            .is_top_left = 1,
+                            .plan = s->plan,
+                            .plan_bytes = s->plan_bytes,
+                            .schedule = s->schedule_bytes > 0 ? &schedule : nullptr,
+                            .lse_base = QN_LSE_BASE_E};
+    to->forward.lse = qni_aotriton_make_view(&to->lse, c->softmax_lse, 2, lse_tokens_first);
+    to->backward =
+        (qn_attention_backward_args){.struct_size = sizeof to->backward, .forward = &to->forward};
+    to->q.shape[0] = to->out.shape[0] = to->lse.shape[0] = s->cu_q[s->count];
+    QN_TRY(qni_aotriton_under(
+        c->op, qn_attention_backward_workspace_bytes(&to->bytes, c->stream, &to->backward)));
+    to->forward.schedule = nullptr;
+    return QN_OK;
+}
+
+/** Runs the backward pass, whose workspace lies behind the plan. */
+static qn_status run_backward(qni_aotriton_call *c, sequences *s, calls *to) {
+    DLTensor *workspace, schedule, rest;
+    QN_TRY(qni_aotriton_take_workspace(c, s->schedule_bytes + to->bytes, &workspace));
+    QN_TRY(send_plan(c, s, workspace, &schedule, &to->forward));
+    if (to->bytes > 0) {
+        rest = part_of(workspace, s->schedule_bytes, &to->bytes);
+        to->backward.workspace = &rest;
+    }
+    to->forward.sm_scale = c->sm_scale;
+    to->backward.d_o = qni_aotriton_make_view(&to->dout, c->dout, 3, tokens_first);
+    to->backward.dq = qni_aotriton_make_view(&to->dq, c->dq, 3, tokens_first);
+    to->backward.dk = qni_aotriton_make_view(&to->dk, c->dk, 3, tokens_first);
+    to->backward.dv = qni_aotriton_make_view(&to->dv, c->dv, 3, tokens_first);
+    to->dout.shape[0] = to->dq.shape[0] = s->cu_q[s->count];
+    return qni_aotriton_run_backward(c, &to->forward, &to->backward);
+}
+
+static qn_status differentiate(qni_aotriton_call *c, int64_t max_q, int64_t max_k) {
+    sequences s = {};
+    calls to;
+    qn_status st;
+    QN_TRY_OUT(qni_aotriton_read_operands(c, 1));
+    QN_TRY_OUT(qni_aotriton_read_outputs(c, false));
+    QN_TRY_OUT(check_no_b(c, "b", c->b));
+    QN_TRY_OUT(check_no_b(c, "db", c->db));
+    QN_TRY_OUT(qni_aotriton_read_gradients(c));
+    QN_TRY_OUT(qni_aotriton_check_scalars(c));
+    QN_TRY_OUT(read_sequences(c, max_q, max_k, &s));
+    QN_TRY_OUT(make_plan(c, max_q, max_k, &s));
+    QN_TRY_OUT(fill_forward(c, &s, &to));
+    QN_TRY_OUT(run_backward(c, &s, &to));
+out:
+    free_sequences(&s);
+    return st;
+}
+
+qn_status qn_aotriton_attn_bwd_compact_varlen(
+    const DLTensor *q, const DLTensor *k, const DLTensor *v, const DLTensor *cu_seqlens_q,
+    const DLTensor *cu_seqlens_k, int32_t max_seqlen_q, int32_t max_seqlen_k, const DLTensor *b,
+    float sm_scale, const DLTensor *out, const DLTensor *dout, DLTensor *dq, DLTensor *dk,
+    DLTensor *dv, DLTensor *db, const DLTensor *softmax_lse, const DLTensor *delta, float dropout_p,
+    const DLTensor *philox_seed, const DLTensor *philox_offset1, int64_t philox_offset2,
+    int32_t is_causal, qn_stream *stream, const qn_aotriton_ext *ext) {
+    (void)delta;
+    qni_aotriton_call c = {.op = "aotriton_attn_bwd_compact_varlen",
+                           .stream = stream,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .b = b,
+                           .dout = dout,
+                           .cu_seqlens_q = cu_seqlens_q,
+                           .cu_seqlens_k = cu_seqlens_k,
+                           .softmax_lse = softmax_lse,
+                           .out = out,
+                           .dq = dq,
+                           .dk = dk,
+                           .dv = dv,
+                           .db = db,
+                           .sm_scale = sm_scale,
+                           .dropout_p = dropout_p,
+                           .philox_seed = philox_seed,
+                           .philox_offset1 = philox_offset1,
+                           .philox_offset2 = philox_offset2,
+                           .is_causal = is_causal,
+                           .ext = ext};
+    return differentiate(&c, max_seqlen_q, max_seqlen_k);
+}
+
+qn_status qn_aotriton_attn_bwd_compact_varlen_workspace_bytes(
+    qn_stream *stream, int64_t *bytes, const DLTensor *q, const DLTensor *k, const DLTensor *v,
+    const DLTensor *out, const DLTensor *softmax_lse, const DLTensor *cu_seqlens_q,
+    const DLTensor *cu_seqlens_k) {
+    qni_aotriton_call c = {.op = "aotriton_attn_bwd_compact_varlen_workspace_bytes",
+                           .stream = stream,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .out = out,
+                           .softmax_lse = softmax_lse,
+                           .cu_seqlens_q = cu_seqlens_q,
+                           .cu_seqlens_k = cu_seqlens_k};
+    sequences s = {};
+    calls to;
+    qn_status st;
+    if (!bytes)
+        return QN_FAIL(QN_E_INVALID, "%s: bytes is null", c.op);
+    QN_TRY_OUT(qni_aotriton_read_operands(&c, 1));
+    QN_TRY_OUT(qni_aotriton_read_outputs(&c, false));
+    QN_TRY_OUT(read_sequences(&c, INT32_MAX, INT32_MAX, &s));
+    QN_TRY_OUT(make_plan(&c, 0, 0, &s));
+    QN_TRY_OUT(fill_forward(&c, &s, &to));
+    *bytes = s.schedule_bytes + to.bytes;
 out:
     free_sequences(&s);
     return st;

@@ -122,6 +122,74 @@ QN_API qn_status qn_aotriton_attn_fwd_compact_varlen_workspace_bytes(
     qn_stream *stream, int64_t *bytes, const DLTensor *q, const DLTensor *k, const DLTensor *v,
     const DLTensor *cu_seqlens_q, const DLTensor *cu_seqlens_k);
 
+/** Gradients of a loss by q, k, v and b, from its gradient by out: of a call of
+ *  qn_aotriton_attn_fwd, after it.
+ *
+ *  q, k, v, b, sm_scale, dropout_p, philox_seed, philox_offset1, philox_offset2, is_causal
+ *               that call's; the offset is the sum that it used, so philox_seed_output and
+ *               philox_offset_output serve here as philox_seed and philox_offset1, with 0
+ *  out, softmax_lse  what it wrote; both are needed
+ *  dout         the loss's gradient by out: out's shape and dtype; it may be out itself
+ *  dq, dk, dv   [as q, k, v], written: f32, f16 or bf16, rounded once
+ *  db           absent, or [as b], written: f32, f16 or bf16, summed over the dimensions of 1; only
+ *               with b
+ *  delta        ignored: ext's workspace has what AOTriton has there
+ *  ext          workspace, always
+ *  Edge:     batch, n or m of 0 are no errors. A query that sees no key gives zeros, if its
+ *            softmax_lse is minus infinity.
+ *  Overlap:  what is written overlaps nothing else.
+ *  Bits:     equal on every run, and for each batch whatever the others are (but for dropout).
+ *  Async:    queued on stream; captured in a graph as qn_attention_backward is. With dropout_p,
+ *            numbers on a GPU are waited for.
+ *  Errors:   QN_E_INVALID (null, shape, stride, overlap, scalars, b with is_causal, db without b,
+ *            workspace too small), QN_E_UNSUPPORTED (dtype, head_dim), QN_E_MEMORY (on the CPU),
+ *            QN_E_DEVICE. Nothing is written then.
+ *  Source:   AOTriton 0.9, include/aotriton/flash.h; qn_attention_backward does the work. */
+QN_API qn_status qn_aotriton_attn_bwd(const DLTensor *q, const DLTensor *k, const DLTensor *v,
+                                      const DLTensor *b, float sm_scale, const DLTensor *out,
+                                      const DLTensor *dout, DLTensor *dq, DLTensor *dk,
+                                      DLTensor *dv, DLTensor *db, const DLTensor *softmax_lse,
+                                      const DLTensor *delta, float dropout_p,
+                                      const DLTensor *philox_seed, const DLTensor *philox_offset1,
+                                      int64_t philox_offset2, int32_t is_causal, qn_stream *stream,
+                                      const qn_aotriton_ext *ext);
+/** The same, in AOTriton one kernel, without delta; here the same kernels. */
+QN_API qn_status qn_aotriton_attn_bwd_fused(const DLTensor *q, const DLTensor *k, const DLTensor *v,
+                                            const DLTensor *b, float sm_scale, const DLTensor *out,
+                                            const DLTensor *dout, DLTensor *dq, DLTensor *dk,
+                                            DLTensor *dv, DLTensor *db, const DLTensor *softmax_lse,
+                                            float dropout_p, const DLTensor *philox_seed,
+                                            const DLTensor *philox_offset1, int64_t philox_offset2,
+                                            int32_t is_causal, qn_stream *stream,
+                                            const qn_aotriton_ext *ext);
+/** Bytes of workspace that both need on the stream's device. Reads no tensor's memory. */
+QN_API qn_status qn_aotriton_attn_bwd_workspace_bytes(qn_stream *stream, int64_t *bytes,
+                                                      const DLTensor *q, const DLTensor *k,
+                                                      const DLTensor *v, const DLTensor *out,
+                                                      const DLTensor *softmax_lse);
+
+/** qn_aotriton_attn_bwd of sequences that lie one after another: of a call of
+ *  qn_aotriton_attn_fwd_compact_varlen, after it, whose tensors and numbers these are.
+ *
+ *  b, db         must be absent
+ *  Edge:     gradients of tokens of no sequence are not written. Keys that no query sees, and keys
+ *            of sequences without queries, get zeros.
+ *  Async:    as qn_aotriton_attn_fwd_compact_varlen.
+ *  All else as qn_aotriton_attn_bwd. */
+QN_API qn_status qn_aotriton_attn_bwd_compact_varlen(
+    const DLTensor *q, const DLTensor *k, const DLTensor *v, const DLTensor *cu_seqlens_q,
+    const DLTensor *cu_seqlens_k, int32_t max_seqlen_q, int32_t max_seqlen_k, const DLTensor *b,
+    float sm_scale, const DLTensor *out, const DLTensor *dout, DLTensor *dq, DLTensor *dk,
+    DLTensor *dv, DLTensor *db, const DLTensor *softmax_lse, const DLTensor *delta, float dropout_p,
+    const DLTensor *philox_seed, const DLTensor *philox_offset1, int64_t philox_offset2,
+    int32_t is_causal, qn_stream *stream, const qn_aotriton_ext *ext);
+/** Bytes of workspace that qn_aotriton_attn_bwd_compact_varlen needs for these lengths, on the
+ *  stream's device. Reads cu_seqlens, so it waits for the stream where they lie on a GPU. */
+QN_API qn_status qn_aotriton_attn_bwd_compact_varlen_workspace_bytes(
+    qn_stream *stream, int64_t *bytes, const DLTensor *q, const DLTensor *k, const DLTensor *v,
+    const DLTensor *out, const DLTensor *softmax_lse, const DLTensor *cu_seqlens_q,
+    const DLTensor *cu_seqlens_k);
+
 /** Dropout's random numbers, as qn_attention_dropout_rng writes them.
  *
  *  r   [batch, heads, n, m], written: i32 the words themselves, f32 word * 2.32830658e-10 + 0.5
