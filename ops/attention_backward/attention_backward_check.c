@@ -56,6 +56,10 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {12}, {133}, HEADS(2, 2, 64), F16, .mask_kind = QK_MASK_F16},
     {DENSE, 3, {5}, {33}, HEADS(4, 2, 33), F32, .mask_kind = QK_MASK_BF16, .is_mask_broadcast = true, .is_hnd = true},
     {DENSE, 1, {5}, {33}, HEADS(2, 2, 64), F16, .mask_kind = QK_MASK_F32, .is_mask_zero = true},
+    // Tiles of a mask's gradient: several; sums over batches and heads; behind caps and scales.
+    {DENSE, 2, {140}, {150}, HEADS(4, 2, 128), BF16, .cap = 3, .mask_kind = QK_MASK_F32, QUICK},
+    {DENSE, 2, {131}, {70}, HEADS(2, 1, 64), F16, .mask_kind = QK_MASK_BF16, .is_mask_broadcast = true, .has_scales = true, .dropout = 0.25f, QUICK},
+    {PADDED, 2, {20}, {70, 33}, HEADS(2, 1, 72), BF16, .mask_kind = QK_MASK_F16, .is_mask_broadcast = true},
     // Scores.
     {DENSE, 1, {12}, {40}, HEADS(12, 4, 64), BF16, .pos = QN_POS_ALIBI, .is_causal = true, QUICK},
     {DENSE, 1, {12}, {40}, HEADS(2, 1, 64), BF16, .cap = 3, .is_causal = true, QUICK},

@@ -234,6 +234,13 @@ QD_INLINE void land(const part *p, const carrier *c, uint32_t which, uint32_t st
         put(&m, which, stage, c->moving);
 }
 
+/** Writes to LDS, as rows alone, what fetch() loaded. */
+QD_INLINE void land_as_rows(const part *p, const carrier *c, uint32_t which) {
+    const mover m = make_mover();
+    if (m.piece * 8 < dim_of(again(p->args), which))
+        land_rows(&m, which ? second_rows : first_rows, c->moving);
+}
+
 /** Clears the pieces past the end of a head. No row is written over them. */
 QD_INLINE void clear_rest(const part *p) {
     const qd_u32x4 zeros[2 * PAIRS] = {};
@@ -384,15 +391,21 @@ QD_INLINE void put_own(const wave *w, uint32_t which) {
 }
 #endif
 
+QD_INLINE float load_delta(const part *p, const column *x) {
+    const row_place place = place_of(p, p->head, x->index);
+    return x->exists ? *delta_of(p, &place) : 0;
+}
+
 /** Starts the wave's columns, from `begin` on. The second tensor comes first, as it may go to LDS,
- *  and one waits for the other where registers are scarce. */
-QD_INLINE void begin_columns(const part *p, wave *w, uint32_t begin) {
+ *  and one waits for the other where registers are scarce. has_delta is a constant: the queries'
+ *  delta has been stored. */
+QD_INLINE void begin_columns(const part *p, wave *w, uint32_t begin, bool has_delta) {
     find_rows(p, w, begin);
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
         w->columns[i] = make_column(p, begin + qd_mma_column(i));
         load_own(p, w, 1, i);
         if (!OF_KEYS)
-            w->columns[i].delta = find_delta(p, w, i);
+            w->columns[i].delta = has_delta ? load_delta(p, &w->columns[i]) : find_delta(p, w, i);
     }
 #if QK_HELD < 2
     put_own(w, 1);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's gradients on the matrix cores of CDNA and RDNA: any mask, window, cap and dropout of
-// f16 and bf16. A kernel of queries gives dq, and delta = <d_o, o> on its way; a kernel of keys,
-// after it, dk and dv. No two waves add to one element, so that there are no atomics, and sums have
-// one order: heads of a group one after another, and tiles of each from the first on.
+// Attention's gradients on the matrix cores of CDNA, RDNA and, from sm_80 on, NVIDIA's: any mask,
+// window, cap and dropout of f16 and bf16. A kernel of queries gives dq, and delta = <d_o, o> on
+// its way; a kernel of keys, after it, dk and dv; where it is asked for, a third one the mask's
+// gradient (attention_backward_mask_gpu.h). No two waves add to one element, so that there are no
+// atomics, and sums have one order: heads of a group one after another, and tiles of each from the
+// first on.
 //
 // Needs     wave matrix instructions of 16-bit kinds; q, k, v and o of one kind; head dims that are
 //           multiples of 8, at most QK_D; rows that begin at multiples of 16 bytes
@@ -120,9 +122,10 @@ QD_INLINE bool is_masked(const part *p, const row_place *row, uint32_t key) {
 }
 
 /** Weighs a pair whose score is more than the scaled product. q's own scales, which differ from
- *  head to head, enter the gradient here, and all others at the end. */
-QD_INLINE pair weigh_pair(const part *p, const row_place *row, uint32_t key, pair x, float base,
-                          float delta) {
+ *  head to head, enter the gradient here, and all others at the end; none enters a mask's.
+ *  `of_mask` is a constant. */
+QD_INLINE pair weigh_pair(const part *p, const row_place *row, uint32_t key, bool of_mask, pair x,
+                          float base, float delta) {
     const qk_attention_args *g = &again(p->args)->common;
     const qk_attention_request *r = &p->request;
     float score = x.s * score_scale(g, row), rise = g->q_scales ? g->q_scales[row->head] : 1.0f;
@@ -138,31 +141,33 @@ QD_INLINE pair weigh_pair(const part *p, const row_place *row, uint32_t key, pai
         score += mask_value(g, row, key);
     const float weight = qd_exp2(score * log2_e + base);
     const float kept = g->has_dropout ? drop_out(g, row, key, 1) : 1;
-    return (pair){weight * kept, weight * (x.dp * kept * p->factor - delta) * rise};
+    const float ds = weight * (x.dp * kept * p->factor - delta);
+    return (pair){weight * kept, of_mask ? ds : ds * rise};
 }
 
 QD_INLINE pair transform(const part *p, const wave *w, const tile *at, uint32_t row, uint32_t own,
-                         pair x) {
+                         bool of_mask, pair x) {
     const column *c = &w->columns[own];
     const uint32_t index = at->begin + row;
     const row_place place = place_of(p, at->head, OF_KEYS ? index : c->index);
     const uint32_t key = OF_KEYS ? c->index : index;
     if (!c->exists || index < c->first || index >= c->end || is_masked(p, &place, key))
         return (pair){};
-    return weigh_pair(p, &place, key, x, base_of(w, at, row, own), delta_of_row(w, at, row, own));
+    return weigh_pair(p, &place, key, of_mask, x, base_of(w, at, row, own),
+                      delta_of_row(w, at, row, own));
 }
 
 /** Weighs a group. A loop handles the four elements at the front of the accumulators and then
  *  rotates these, so that the long code stands in the kernel only four times. */
 QD_INLINE void transform_all(const part *p, const wave *w, const tile *at, uint32_t group,
-                             qd_mma_acc s[S_TILES], qd_mma_acc dp[S_TILES]) {
+                             bool of_mask, qd_mma_acc s[S_TILES], qd_mma_acc dp[S_TILES]) {
     QD_NO_UNROLL for (uint32_t t = 0; t < S_TILES; t++) {
         qd_mma_acc a = s[0], b = dp[0];
         QD_NO_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e += 4) {
             QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
                 const uint32_t row =
                     group * GROUP + t * QD_MMA_ROWS + qd_mma_row(qd_mma_part(), e + i);
-                const pair x = transform(p, w, at, row, qd_mma_own(i), (pair){a[i], b[i]});
+                const pair x = transform(p, w, at, row, qd_mma_own(i), of_mask, (pair){a[i], b[i]});
                 a[i] = x.s, b[i] = x.dp;
             }
             a = qd_mma_turn4(a), b = qd_mma_turn4(b);
@@ -225,7 +230,7 @@ QD_INLINE void add_group(const part *p, wave *w, const tile *at, uint32_t group,
     qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN];
     multiply_rows(w, 1, second_rows, group, dp);
     if (transforms) {
-        transform_all(p, w, at, group, s, dp);
+        transform_all(p, w, at, group, false, s, dp);
     } else {
         if (at->begin < w->all_first || at->begin + TILE > w->all_end)
             hide(w, at, group, s);
@@ -372,6 +377,25 @@ QD_INLINE void store_all(const part *p, const wave *w) {
 
 // ---- the kernel
 
+/** Returns the part of the columns from `begin` on, of a head of q and a request. */
+QD_INLINE part part_of(const qk_backward_args *args, uint32_t index, uint32_t head,
+                       uint32_t begin) {
+    const qk_attention_args *g = &again(args)->common;
+    const qk_attention_request r = qk_attention_get_request(g, index);
+    const uint32_t kv_head = head / g->group;
+    const float scale = g->scale * (g->k_scales ? g->k_scales[kv_head] : 1.0f);
+    return (part){.args = args,
+                  .request = r,
+                  .index = index,
+                  .head = head,
+                  .kv_head = kv_head,
+                  .begin = begin,
+                  .columns = (uint32_t)(OF_KEYS ? r.kv_len : r.qo_len),
+                  .rows = (uint32_t)(OF_KEYS ? r.qo_len : r.kv_len),
+                  .unit = scale * log2_e,
+                  .factor = g->v_scale * (g->v_scales ? g->v_scales[kv_head] : 1.0f)};
+}
+
 /** Returns the part of a workgroup: of tiles, the ones that see most with causality come first. */
 QD_INLINE part make_part(const qk_backward_args *args, uint32_t id) {
     const qk_attention_args *g = &again(args)->common;
@@ -379,19 +403,8 @@ QD_INLINE part make_part(const qk_backward_args *args, uint32_t id) {
     const uint32_t requests = qk_attention_num_requests(g), index = id / heads % requests;
     const uint32_t tiles = qd_div_up(OF_KEYS ? again(args)->max_kv : again(args)->max_qo, COLUMNS);
     const uint32_t number = id / heads / requests;
-    const qk_attention_request r = qk_attention_get_request(g, index);
-    const uint32_t kv_head = OF_KEYS ? head : head / g->group;
-    const float scale = g->scale * (g->k_scales ? g->k_scales[kv_head] : 1.0f);
-    return (part){.args = args,
-                  .request = r,
-                  .index = index,
-                  .head = OF_KEYS ? head * g->group : head,
-                  .kv_head = kv_head,
-                  .begin = (OF_KEYS ? number : tiles - 1 - number) * COLUMNS,
-                  .columns = (uint32_t)(OF_KEYS ? r.kv_len : r.qo_len),
-                  .rows = (uint32_t)(OF_KEYS ? r.qo_len : r.kv_len),
-                  .unit = scale * log2_e,
-                  .factor = g->v_scale * (g->v_scales ? g->v_scales[kv_head] : 1.0f)};
+    return part_of(args, index, OF_KEYS ? head * g->group : head,
+                   (OF_KEYS ? number : tiles - 1 - number) * COLUMNS);
 }
 
 QD_INLINE void run(const qk_backward_args *args, bool transforms) {
@@ -405,7 +418,7 @@ QD_INLINE void run(const qk_backward_args *args, bool transforms) {
         if (p.begin >= p.columns)
             continue;
         wave w;
-        begin_columns(&p, &w, p.begin + qd_wave() * QD_MMA_COLUMNS);
+        begin_columns(&p, &w, p.begin + qd_wave() * QD_MMA_COLUMNS, false);
         clear_rest(&p);
         take_rows(&p, &c, &w, transforms);
         store_all(&p, &w);
@@ -423,3 +436,7 @@ QD_WAVES_PER_EU((QK_MIN_WAVES + 1) / 2, QK_MAX_WAVES)
 QD_KERNEL(THREADS) qk_backward_tile_any(const qk_backward_args args) {
     run(&args, true);
 }
+
+#if !QK_OF_KEYS
+#include "attention_backward_mask_gpu.h"
+#endif

@@ -4,7 +4,7 @@
 #include "attention_backward.h"
 
 enum { PIECE = 8 }; // a piece has eight elements, 16 bytes of f16 and bf16
-enum { QUERIES, QUERIES_ANY, KEYS, KEYS_ANY, MASK, SINKS }; // the variant's kernels
+enum { QUERIES, QUERIES_ANY, KEYS, KEYS_ANY, MASK_ANY, SINKS }; // the variant's kernels
 constexpr int64_t max_grid = 1 << 20; // workgroups step through the other tiles
 
 static bool is_near(const qk_attention_rows *rows, uint32_t tile) {
@@ -89,6 +89,22 @@ static qn_status launch(const qni_variant *variant, qn_stream *stream, const voi
                       : QN_OK;
 }
 
+/** Launches the kernel of a mask's gradient, of whose elements each workgroup has a tile. It stands
+ *  in the image of the queries' kernels. Workgroups may have two tiles of keys, or nothing to do,
+ *  as tiles differ from target to target. */
+static qn_status launch_mask(const qni_variant *variant, qn_stream *stream,
+                             const qk_backward_args *args) {
+    constexpr int64_t keys = 32;
+    const qk_mask_gradient *m = &args->dmask;
+    const uint32_t rows = variant->config.rows;
+    qni_kernel_ref kernel = variant->config.kernel[QUERIES];
+    kernel.entry = "qk_backward_tile_mask";
+    const int64_t groups =
+        qni_pieces(m->queries, rows) * qni_pieces(m->keys, keys) * m->batches * m->heads;
+    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+    return groups > 0 ? qni_launch(stream, &kernel, grid, 2 * rows, args, sizeof *args) : QN_OK;
+}
+
 qn_status qni_backward_tile(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_backward_problem *p = problem;
     const qk_attention_args *g = &p->args.common;
@@ -96,5 +112,11 @@ qn_status qni_backward_tile(const qni_variant *variant, qn_stream *stream, const
     QN_TRY(launch(variant, stream, p, any ? QUERIES_ANY : QUERIES, p->args.max_qo,
                   (int64_t)g->num_kv_heads * g->group));
     QN_TRY(launch(variant, stream, p, any ? KEYS_ANY : KEYS, p->args.max_kv, g->num_kv_heads));
-    return qni_backward_others(variant, stream, problem, MASK, SINKS);
+    const qk_mask_gradient *m = &p->args.dmask;
+    if (!m->data || m->queries == 1 || m->keys == 1)
+        return qni_backward_others(variant, stream, problem, MASK_ANY, SINKS);
+    QN_TRY(launch_mask(variant, stream, &p->args));
+    qni_backward_problem rest = *p;
+    rest.args.dmask.data = nullptr;
+    return qni_backward_others(variant, stream, &rest, MASK_ANY, SINKS);
 }

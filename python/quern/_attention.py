@@ -388,9 +388,9 @@ def attention_backward(d_out: Array, q: Array, k: Array, v: Array, out: Array, l
     workspace      u8, as qn_attention_backward_workspace_bytes says; None: made as needed
 
     Results have equal bits on every run. On a GPU a slow kernel computes what none for matrix cores takes: f32, head dims above 128,
-    a mask's gradient. Raises ValueError (shape, stride, overlap, numbers, words, dmask without a mask of numbers, dsinks without
-    sinks), NotImplementedError (dtype, "rope_llama", a plan made with is_for_graph, device), TypeError (no array, no number);
-    nothing is written then.
+    the gradient of a mask that repeats queries or keys. Raises ValueError (shape, stride, overlap, numbers, words, dmask without a
+    mask of numbers, dsinks without sinks), NotImplementedError (dtype, "rope_llama", a plan made with is_for_graph, device),
+    TypeError (no array, no number); nothing is written then.
 
     >>> q = k = v = numpy.ones((1, 2, 1, 4), numpy.float32)
     >>> out, lse = quern.attention(q, k, v, return_lse=True)
