@@ -57,6 +57,18 @@ class Ops:
         x, out, gamma, beta = self.new(ROWS, WIDTH), self.new(ROWS, WIDTH), *(self.new(WIDTH, dtype="f32") for _ in "gb")
         return lambda: self.quern.layernorm(x, gamma, beta, out=out), 4 * ROWS * WIDTH
 
+    def rmsnorm_backward(self):
+        dx, d_out, x = (self.new(ROWS, WIDTH) for _ in "dox")
+        weight, dweight, workspace = self.new(WIDTH), self.new(WIDTH), self.new(4 * 1024 * WIDTH, dtype="u8")
+        return (lambda: self.quern.norm_backward(d_out, x, weight, dx=dx, dweight=dweight, workspace=workspace), 6 * ROWS * WIDTH)
+
+    def gated_residual_layernorm_backward(self):
+        rows = {name: self.new(1, ROWS, WIDTH) for name in ("dx", "d_gated", "d_out", "x", "d_sum", "gated")}
+        weights = {name: self.new(1, WIDTH) for name in ("weight", "gate", "dweight", "dbeta", "dgate")}
+        workspace = self.new(3 * 4 * 1024 * WIDTH, dtype="u8")
+        return (lambda: self.quern.norm_backward(**rows, **weights, subtracts_mean=True, adds_one=True, workspace=workspace),
+                12 * ROWS * WIDTH)
+
     def rmsnorm_group_quant(self):
         x, weight, out = self.new(ROWS, WIDTH), self.new(WIDTH), self.new(ROWS, WIDTH, dtype="e4m3fnuz")
         scale = self.new(ROWS, WIDTH // 128, dtype="f32")
@@ -92,6 +104,7 @@ class Ops:
 
 PROBLEMS = {
     "rmsnorm": f"{ROWS} × {WIDTH} bf16", "fused_add_rmsnorm": f"{ROWS} × {WIDTH} bf16", "layernorm": f"{ROWS} × {WIDTH} bf16",
+    "rmsnorm_backward": f"{ROWS} × {WIDTH} bf16", "gated_residual_layernorm_backward": f"{ROWS} × {WIDTH} bf16",
     "rmsnorm_group_quant": f"{ROWS} × {WIDTH} bf16 to e4m3fnuz", "silu_and_mul": f"{ROWS} × {INNER} bf16",
     "silu_and_mul_group_quant": f"{ROWS} × {INNER} bf16 to e4m3fnuz", "rope": f"{ROWS} tokens, {HEADS} and {KV_HEADS} heads of {DIM}",
     "quantize_groups": f"{ROWS} × {WIDTH} bf16 to e4m3fnuz", "reshape_and_cache": f"{ROWS} tokens, {KV_HEADS} heads of {DIM}",

@@ -11,15 +11,25 @@ typedef struct qk_norm_rows {
     int64_t batch, row;
 } qk_norm_rows;
 
-/** The sums of dweight and dbeta are made of parts, each of rows_per_part rows side by side. */
+/** What is summed up over rows. */
+enum { QK_DWEIGHT, QK_DBETA, QK_DGATE, QK_NORM_SUMS };
+typedef struct qk_norm_sum {
+    float *parts; // [groups, parts_per_group, pad]; null: not asked for
+    void *to;     // [groups, h], rows `batch` elements apart
+    int64_t batch;
+    uint32_t dtype;
+} qk_norm_sum;
+
+/** A group of rows, a batch or all rows, shares a row of weight and of gate, and has sums of its
+ *  own. They are made of parts, each of rows_per_part rows side by side. */
 typedef struct qk_norm_backward_args {
-    qk_norm_rows x, d_out, d_sum, dx; // d_sum null: none
-    const void *weight;               // null: ones
-    float *weight_sums, *beta_sums;   // [parts, pad]; null: not asked for
-    void *dweight, *dbeta;
-    uint32_t rows, inner, h, pad, parts, rows_per_part;
+    qk_norm_rows x, d_out, d_sum, gated, dx, d_gated; // null but x, d_out and dx: none
+    const void *weight, *gate;                        // null: ones, none
+    int64_t weight_batch, gate_batch;                 // from a group's row to the next
+    qk_norm_sum sums[QK_NORM_SUMS];
+    uint32_t rows_per_group, parts_per_group, rows_per_part, inner, h, pad;
     float eps, per_h, weight_plus;
-    uint32_t weight_dtype, dweight_dtype, dbeta_dtype, subtracts_mean;
+    uint32_t weight_dtype, subtracts_mean; // weight_dtype: gate's too
 } qk_norm_backward_args;
 
 #endif

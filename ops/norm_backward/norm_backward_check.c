@@ -13,7 +13,8 @@ typedef struct form {
     const char *name;
     bool subtracts_mean, has_sum, has_no_weight, has_dweight, has_dbeta;
     float weight_plus;
-    bool has_f32; // dweight and dbeta are f32, else of x's dtype
+    bool has_f32;                             // dweight, dbeta and dgate are f32, else of x's dtype
+    bool has_batches, has_d_gated, has_dgate; // a row of weights for each batch; a gate
 } form;
 static const form forms[] = {
     {.name = "rmsnorm", .has_dweight = true},
@@ -23,6 +24,10 @@ static const form forms[] = {
     {.name = "layernorm dx", .subtracts_mean = true, .has_no_weight = true},
     {.name = "layernorm dbeta", .subtracts_mean = true, .has_dbeta = true, .has_f32 = true},
     {.name = "rmsnorm dx", .has_sum = true},
+    {"adaptive_layernorm", true, false, false, true, true, 1, .has_batches = true},
+    {"gated_residual_layernorm", true, true, false, true, true, 1, false, true, true, true},
+    {.name = "gate", .has_no_weight = true, .has_f32 = true, .has_d_gated = true},
+    {.name = "dgate", .has_batches = true, .has_dgate = true, .has_dweight = true},
 };
 enum { NUM_FORMS = sizeof forms / sizeof *forms };
 
@@ -43,9 +48,11 @@ static const shape shapes[] = {
 };
 enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
 
-enum { X, D_OUT, D_SUM, WEIGHT, DX, DWEIGHT, DBETA, WORKSPACE, NUM_AREAS };
-static const char *const area_names[] = {"x",  "d_out",   "d_sum", "weight",
-                                         "dx", "dweight", "dbeta", "workspace"};
+enum { X, D_OUT, D_SUM, GATED, WEIGHT, GATE, DX, D_GATED, DWEIGHT, DBETA, DGATE, WORKSPACE };
+enum { NUM_AREAS = WORKSPACE + 1 };
+static const char *const area_names[] = {"x",       "d_out", "d_sum", "gated",
+                                         "weight",  "gate",  "dx",    "d_gated",
+                                         "dweight", "dbeta", "dgate", "workspace"};
 
 typedef struct trial_case {
     qni_case base; // first
@@ -61,24 +68,49 @@ static int64_t row_stride(const trial_case *c) {
     return c->problem.h + c->shape->gap;
 }
 
+static bool is_rows(int which) {
+    return which <= GATED || which == DX || which == D_GATED;
+}
+
+static bool is_there(const trial_case *c, int which) {
+    const form *f = c->form;
+    switch (which) {
+    case D_SUM:
+        return f->has_sum;
+    case WEIGHT:
+        return !f->has_no_weight;
+    case GATE:
+    case D_GATED:
+        return f->has_d_gated;
+    case GATED:
+    case DGATE:
+        return f->has_dgate;
+    case DWEIGHT:
+        return f->has_dweight;
+    case DBETA:
+        return f->has_dbeta;
+    case WORKSPACE:
+        return c->bytes > 0;
+    default:
+        return true;
+    }
+}
+
+/** Rows of weights have gaps where rows of x have. */
 static qni_extent extent_of(const void *context, int which) {
     const trial_case *c = context;
-    const form *f = c->form;
     const qni_norm_backward_problem *p = &c->problem;
-    const bool is_row = which <= D_SUM || which == DX;
-    if ((which == D_SUM && !f->has_sum) || (which == WEIGHT && f->has_no_weight) ||
-        (which == DWEIGHT && !f->has_dweight) || (which == DBETA && !f->has_dbeta) ||
-        (which == WORKSPACE && c->bytes == 0))
+    const bool is_sum = which >= DWEIGHT;
+    if (!is_there(c, which))
         return (qni_extent){};
     if (which == WORKSPACE)
         return qni_dense(QNI_U8, c->bytes);
-    return (qni_extent){.dtype = which == WEIGHT    ? p->dtype_weight
-                                 : which == DWEIGHT ? p->dtype_dweight
-                                 : which == DBETA   ? p->dtype_dbeta
-                                                    : p->dtype,
-                        .rows = is_row ? p->rows : 1,
+    return (qni_extent){.dtype = is_rows(which) ? p->dtype
+                                 : is_sum       ? p->sums[which - DWEIGHT].dtype
+                                                : p->dtype_weight,
+                        .rows = is_rows(which) ? p->rows : p->groups,
                         .row = p->h,
-                        .stride = is_row ? row_stride(c) : p->h,
+                        .stride = row_stride(c),
                         .offset = c->shape->offset};
 }
 
@@ -103,40 +135,51 @@ static double x_value(trial_case *c, int64_t row) {
     }
 }
 
+/** Gates and what they multiply are small, or results would leave f16's range. */
+static double value_of(trial_case *c, int which, int64_t row) {
+    const double normal = qni_random_normal(&c->base.random);
+    if (which == D_OUT)
+        return row % 8 == 6 ? ldexp(normal, -10) : normal;
+    return ldexp(0.5 + normal, which == GATE ? -2 : which == GATED ? -6 : 0);
+}
+
 static void fill(void *context, int which) {
     trial_case *c = context;
     qni_area *a = &c->base.areas[which];
-    const int64_t h = c->problem.h, rows = which == WEIGHT ? 1 : c->problem.rows;
-    const int64_t stride = which == WEIGHT ? h : row_stride(c);
-    for (int64_t i = 0; which <= WEIGHT && i < rows * h; i++) { // gaps keep their poison
-        const int64_t row = i / h;
-        const double normal = qni_random_normal(&c->base.random);
-        const double v = which == X       ? x_value(c, row)
-                         : which != D_OUT ? 0.5 + normal
-                         : row % 8 == 6   ? ldexp(normal, -10) // or dx would leave f16's range
-                                          : normal;
-        qni_put(a->dtype, qni_area_host(a), row * stride + i % h, v);
-    }
+    const int64_t h = c->problem.h, rows = is_rows(which) ? c->problem.rows : c->problem.groups;
+    for (int64_t i = 0; which <= GATE && i < rows * h; i++) // gaps keep their poison
+        qni_put(a->dtype, qni_area_host(a), i / h * row_stride(c) + i % h,
+                which == X ? x_value(c, i / h) : value_of(c, which, i / h));
 }
 
-static qni_norm_rows rows_in(const trial_case *c, const qni_area *a, bool on_host) {
+static qni_norm_rows rows_in(const trial_case *c, int which, bool on_host) {
+    const qni_area *a = &c->base.areas[which];
     if (!a->device)
         return (qni_norm_rows){};
     return (qni_norm_rows){qni_area_data(a, on_host), c->shape->inner * row_stride(c),
                            row_stride(c)};
 }
 
+static qni_norm_weights weights_in(const trial_case *c, int which, bool on_host) {
+    return (qni_norm_weights){qni_area_data(&c->base.areas[which], on_host), row_stride(c)};
+}
+
 static const void *place(void *context, bool on_host) {
     trial_case *c = context;
     qni_norm_backward_problem *p = &c->problem;
     const qni_area *a = c->base.areas;
-    p->x = rows_in(c, &a[X], on_host);
-    p->d_out = rows_in(c, &a[D_OUT], on_host);
-    p->d_sum = rows_in(c, &a[D_SUM], on_host);
-    p->dx = rows_in(c, &a[DX], on_host);
-    p->weight = qni_area_data(&a[WEIGHT], on_host);
-    p->dweight = qni_area_data(&a[DWEIGHT], on_host);
-    p->dbeta = qni_area_data(&a[DBETA], on_host);
+    p->x = rows_in(c, X, on_host);
+    p->d_out = rows_in(c, D_OUT, on_host);
+    p->d_sum = rows_in(c, D_SUM, on_host);
+    p->gated = rows_in(c, GATED, on_host);
+    p->dx = rows_in(c, DX, on_host);
+    p->d_gated = rows_in(c, D_GATED, on_host);
+    p->weight = weights_in(c, WEIGHT, on_host);
+    p->gate = weights_in(c, GATE, on_host);
+    for (int i = 0; i < QK_NORM_SUMS; i++) {
+        p->sums[i].to = qni_area_data(&a[DWEIGHT + i], on_host);
+        p->sums[i].batch = row_stride(c);
+    }
     qni_norm_backward_place(p, qni_area_data(&a[WORKSPACE], on_host));
     return p;
 }
@@ -149,32 +192,39 @@ static qni_norm_bounded take(double **room, int64_t h, bool is_there) {
     return taken;
 }
 
-static void expect_sums(qni_area *a, const qni_norm_bounded *sums, int64_t h) {
-    for (int64_t i = 0; sums->value && i < h; i++)
-        qni_area_expect(a, i, sums->value[i], sums->bound[i]);
+static void expect_row(trial_case *c, int which, int64_t row, const qni_norm_bounded *want) {
+    for (int64_t i = 0; want->value && i < c->problem.h; i++)
+        qni_area_expect(&c->base.areas[which], row * row_stride(c) + i, want->value[i],
+                        want->bound[i]);
+}
+
+/** Expects the rows of a group, and what is summed up over them. */
+static void expect_group(trial_case *c, int64_t group, double *room) {
+    const qni_norm_backward_problem *p = &c->problem;
+    const int64_t h = p->h, rows = qni_norm_backward_group_rows(p);
+    memset(room, 0, c->base.scratch_bytes);
+    qni_norm_gradients out = {.dx = take(&room, h, true),
+                              .d_gated = take(&room, h, c->form->has_d_gated)};
+    for (int i = 0; i < QK_NORM_SUMS; i++)
+        out.sums[i] = take(&room, h, is_there(c, DWEIGHT + i));
+    out.n = room;
+    out.n_bound = room + h;
+    out.g = room + 2 * h;
+    for (int64_t r = group * rows; r < (group + 1) * rows; r++) {
+        qni_norm_backward_ref_row(p, r, &out);
+        expect_row(c, DX, r, &out.dx);
+        expect_row(c, D_GATED, r, &out.d_gated);
+    }
+    for (int i = 0; i < QK_NORM_SUMS; i++)
+        expect_row(c, DWEIGHT + i, group, &out.sums[i]);
 }
 
 static void expect(void *context, void *scratch) {
     trial_case *c = context;
-    const int64_t h = c->problem.h;
-    double *room = scratch;
-    qni_area *a = c->base.areas;
-    memset(scratch, 0, c->base.scratch_bytes);
-    qni_norm_gradients out = {.dx = take(&room, h, true),
-                              .dweight = take(&room, h, c->form->has_dweight),
-                              .dbeta = take(&room, h, c->form->has_dbeta),
-                              .n = room,
-                              .n_bound = room + h,
-                              .g = room + 2 * h};
-    for (int64_t r = 0; r < c->problem.rows; r++) {
-        qni_norm_backward_ref_row(&c->problem, r, &out);
-        for (int64_t i = 0; i < h; i++)
-            qni_area_expect(&a[DX], r * row_stride(c) + i, out.dx.value[i], out.dx.bound[i]);
-    }
-    expect_sums(&a[DWEIGHT], &out.dweight, h);
-    expect_sums(&a[DBETA], &out.dbeta, h);
+    for (int64_t group = 0; group < c->problem.groups; group++)
+        expect_group(c, group, scratch);
     for (int64_t i = 0; i < c->bytes; i++)
-        qni_area_expect(&a[WORKSPACE], i, 0, 255); // it may hold anything
+        qni_area_expect(&c->base.areas[WORKSPACE], i, 0, 255); // it may hold anything
 }
 
 // ---- a case
@@ -195,17 +245,18 @@ static void make_problem(trial_case *c, const qn_device *device, qni_dtype dtype
     const qni_dtype sums = f->has_f32 ? QNI_F32 : dtype;
     c->problem = (qni_norm_backward_problem){
         .dtype = dtype,
-        .dtype_weight = f->has_no_weight ? QNI_F32 : weight,
-        .dtype_dweight = f->has_dweight ? sums : QNI_F32,
-        .dtype_dbeta = f->has_dbeta ? sums : QNI_F32,
+        .dtype_weight = f->has_no_weight && !f->has_d_gated ? QNI_F32 : weight,
         .rows = s->batches * s->inner,
         .inner = s->inner,
+        .groups = f->has_batches ? s->batches : 1,
         .h = s->h,
         .eps = s->has_no_eps ? 0 : 1e-6f,
         .weight_plus = f->weight_plus,
         .subtracts_mean = f->subtracts_mean,
     };
-    c->bytes = qni_norm_backward_divide(&c->problem, f->has_dweight + f->has_dbeta,
+    for (int i = 0; i < QK_NORM_SUMS; i++)
+        c->problem.sums[i].dtype = sums;
+    c->bytes = qni_norm_backward_divide(&c->problem, f->has_dweight + f->has_dbeta + f->has_dgate,
                                         device->id.device_type == kDLCPU);
 }
 
@@ -215,7 +266,7 @@ static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_
                          qni_dtype weight) {
     trial_case c = {.base = {.kind = &case_kind,
                              .op = &qni_op_norm_backward,
-                             .scratch_bytes = 9 * (size_t)s->h * sizeof(double)},
+                             .scratch_bytes = 13 * (size_t)s->h * sizeof(double)},
                     .form = f,
                     .shape = s};
     c.base.random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
@@ -224,7 +275,7 @@ static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_
     return qni_case_try(run, &c.base);
 }
 
-// ---- rows in batches: dx alone, as other gradients are of all rows
+// ---- rows in batches: dx and d_gated alone, as other gradients are of all rows
 
 /** Makes a batch. context is the case, whose problem has all but pointers and rows. */
 static const void *make_batch(void *context, void *const *data, int64_t rows) {
@@ -235,8 +286,10 @@ static const void *make_batch(void *context, void *const *data, int64_t rows) {
     p->x = (qni_norm_rows){data[X], 0, p->h};
     p->d_out = (qni_norm_rows){data[D_OUT], 0, p->h};
     p->d_sum = (qni_norm_rows){data[D_SUM], 0, p->h};
-    p->weight = data[WEIGHT];
+    p->weight = (qni_norm_weights){data[WEIGHT], 0};
+    p->gate = (qni_norm_weights){data[GATE], 0};
     p->dx = (qni_norm_rows){data[DX], 0, p->h};
+    p->d_gated = (qni_norm_rows){data[D_GATED], 0, p->h};
     return p;
 }
 
@@ -251,10 +304,19 @@ static qn_status try_batches(qni_trial_run *run, const form *f, const shape *s, 
                     .dtype = QNI_F32,
                     .width = f->has_no_weight ? 0 : s->h,
                     .is_common = true},
-        [DX] = {.name = area_names[DX], .dtype = dtype, .width = s->h, .is_written = true}};
+        [GATED] = {.name = area_names[GATED], .dtype = dtype},
+        [GATE] = {.name = area_names[GATE],
+                  .dtype = QNI_F32,
+                  .width = f->has_d_gated ? s->h : 0,
+                  .is_common = true},
+        [DX] = {.name = area_names[DX], .dtype = dtype, .width = s->h, .is_written = true},
+        [D_GATED] = {.name = area_names[D_GATED],
+                     .dtype = dtype,
+                     .width = f->has_d_gated ? s->h : 0,
+                     .is_written = true}};
     name_case(&c);
-    return qni_trial_row_batches(
-        run, &(qni_row_op){&qni_op_norm_backward, c.base.text, tensors, DX + 1, make_batch, &c});
+    return qni_trial_row_batches(run, &(qni_row_op){&qni_op_norm_backward, c.base.text, tensors,
+                                                    D_GATED + 1, make_batch, &c});
 }
 
 static qn_status try_all_batches(qni_trial_run *run) {
@@ -265,7 +327,7 @@ static qn_status try_all_batches(qni_trial_run *run) {
                   .thinning = qni_trial_is_quick(run) ? 5 : 1};
     qn_status st = QN_OK;
     while (st == QN_OK && qni_walk_next(&w))
-        if (!forms[w.form].has_dweight && !forms[w.form].has_dbeta)
+        if (!forms[w.form].has_dweight && !forms[w.form].has_dbeta && !forms[w.form].has_dgate)
             st = try_batches(run, &forms[w.form], &widths[w.shape], (qni_dtype)w.type);
     return st;
 }

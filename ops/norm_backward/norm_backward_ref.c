@@ -78,21 +78,40 @@ static void find_dx(const qni_norm_backward_problem *p, int64_t r, const moments
     }
 }
 
-/** Adds a row to the sums. No kernel has more additions in a row than a part has rows, there are
- *  parts, and a few. */
-static void add_to_sums(const qni_norm_backward_problem *p, int64_t at,
+static void find_d_gated(const qni_norm_backward_problem *p, int64_t group,
+                         const qni_norm_gradients *out) {
+    for (int64_t i = 0; out->d_gated.value && i < p->h; i++) {
+        const double gate = qni_get(p->dtype_weight, p->gate.data, group * p->gate.batch + i);
+        const double d = gate * out->dx.value[i];
+        out->d_gated.value[i] = d;
+        out->d_gated.bound[i] = fabs(gate) * out->dx.bound[i] + 2 * unit * fabs(d);
+        if (p->dtype == QNI_BF16 && fabs(d) < 0x1p-126)
+            out->d_gated.bound[i] = fmax(out->d_gated.bound[i], fabs(d));
+    }
+}
+
+/** Adds a product, one factor of which may be off by a bound. No kernel has more additions in a row
+ *  than a part has rows, a group has parts, and a few. */
+static void add_to_sum(const qni_norm_backward_problem *p, const qni_norm_bounded *sum, int64_t i,
+                       double exact, double factor, double bound) {
+    const double steps = (double)(p->rows_per_part + p->parts_per_group + 8) * unit;
+    if (!sum->value)
+        return;
+    sum->value[i] += exact * factor;
+    sum->bound[i] += fabs(exact) * bound + steps * fabs(exact * factor);
+}
+
+static void add_to_sums(const qni_norm_backward_problem *p, int64_t r,
                         const qni_norm_gradients *out) {
-    const double steps = (double)(p->rows_per_part + p->parts + 8) * unit;
+    const int64_t at = qni_norm_backward_at(p, &p->d_out, r);
+    const int64_t at_gated = qni_norm_backward_at(p, &p->gated, r);
     for (int64_t i = 0; i < p->h; i++) {
-        const double d = qni_get(p->dtype, p->d_out.data, at + i), product = d * out->n[i];
-        if (out->dweight.value) {
-            out->dweight.value[i] += product;
-            out->dweight.bound[i] += fabs(d) * out->n_bound[i] + steps * fabs(product);
-        }
-        if (out->dbeta.value) {
-            out->dbeta.value[i] += d;
-            out->dbeta.bound[i] += steps * fabs(d);
-        }
+        const double d = qni_get(p->dtype, p->d_out.data, at + i);
+        add_to_sum(p, &out->sums[QK_DWEIGHT], i, d, out->n[i], out->n_bound[i]);
+        add_to_sum(p, &out->sums[QK_DBETA], i, d, 1, 0);
+        if (out->sums[QK_DGATE].value)
+            add_to_sum(p, &out->sums[QK_DGATE], i, qni_get(p->dtype, p->gated.data, at_gated + i),
+                       out->dx.value[i], out->dx.bound[i]);
     }
 }
 
@@ -100,14 +119,16 @@ void qni_norm_backward_ref_row(const qni_norm_backward_problem *p, int64_t r,
                                const qni_norm_gradients *out) {
     const int64_t at = qni_norm_backward_at(p, &p->x, r);
     const int64_t at_d = qni_norm_backward_at(p, &p->d_out, r);
+    const int64_t group = r / qni_norm_backward_group_rows(p), at_w = group * p->weight.batch;
     for (int64_t i = 0; i < p->h; i++) {
-        const double weight =
-            p->weight ? qni_get(p->dtype_weight, p->weight, i) : 1 - (double)p->weight_plus;
+        const double weight = p->weight.data ? qni_get(p->dtype_weight, p->weight.data, at_w + i)
+                                             : 1 - (double)p->weight_plus;
         out->n[i] = qni_get(p->dtype, p->x.data, at + i);
         out->g[i] = qni_get(p->dtype, p->d_out.data, at_d + i) * (weight + (double)p->weight_plus);
     }
     moments m = normalise(p, out);
     find_means(p, out, &m);
     find_dx(p, r, &m, out);
-    add_to_sums(p, at_d, out);
+    find_d_gated(p, group, out);
+    add_to_sums(p, r, out);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of the GPU kernels of norms' backward pass: a row's place and a row's numbers.
+// Parts of the GPU kernels of norms' backward pass: a part's and a row's place, a row's numbers.
 #ifndef QK_NORM_BACKWARD_ROW_GPU_H
 #define QK_NORM_BACKWARD_ROW_GPU_H
 
@@ -7,10 +7,15 @@
 #include "norm_backward_abi.h"
 #include "reduce.h"
 
+/** The rows of a workgroup, and whose row of weights they share. */
+typedef struct part {
+    uint32_t group, first, end;
+} part;
+
 /** One row of the problem. */
 typedef struct row {
-    const void *x, *d_out, *d_sum;
-    void *dx;
+    const void *x, *d_out, *d_sum, *gated;
+    void *dx, *d_gated;
 } row;
 
 /** What a row's sums gave. The elements were multiplied by factor before. */
@@ -23,6 +28,21 @@ typedef struct sums {
     qd_shared one, other;
 } sums;
 
+/** Finds the workgroup's part. */
+QD_INLINE part find_part(const qk_norm_backward_args *g) {
+    const uint32_t group = g->parts_per_group == 1 ? qd_block() : qd_block() / g->parts_per_group;
+    const uint32_t first = (qd_block() - group * g->parts_per_group) * g->rows_per_part;
+    const uint32_t begin = group * g->rows_per_group;
+    return (part){group, begin + first,
+                  begin + qd_min(first + g->rows_per_part, g->rows_per_group)};
+}
+
+/** Returns where element i of the part's row of weight or gate is. */
+QD_INLINE const void *weights_at(int dtype, const part *of, const void *weights, int64_t batch,
+                                 int64_t i) {
+    return qd_at(dtype, weights, (int64_t)of->group * batch + i);
+}
+
 QD_INLINE const void *row_of(int dtype, const qk_norm_rows *t, uint32_t batch, uint32_t i) {
     return t->data ? qd_at(dtype, t->data, (int64_t)batch * t->batch + (int64_t)i * t->row)
                    : nullptr;
@@ -34,7 +54,9 @@ QD_INLINE row find_row(int dtype, const qk_norm_backward_args *g, uint32_t r) {
     return (row){.x = row_of(dtype, &g->x, batch, i),
                  .d_out = row_of(dtype, &g->d_out, batch, i),
                  .d_sum = row_of(dtype, &g->d_sum, batch, i),
-                 .dx = (void *)row_of(dtype, &g->dx, batch, i)};
+                 .gated = row_of(dtype, &g->gated, batch, i),
+                 .dx = (void *)row_of(dtype, &g->dx, batch, i),
+                 .d_gated = (void *)row_of(dtype, &g->d_gated, batch, i)};
 }
 
 QD_INLINE float run_sum(qd_f32x8 v) {

@@ -17,11 +17,12 @@ typedef struct mix {
     qni_dtype dtype, weight;
 } mix;
 
-/** One row: its tensors, its two rows of scratch, and its part's sums, which may be null. */
+/** One row: its tensors, its two rows of scratch, and its part's sums. All but x, d_out, dx, n and
+ *  g may be null. */
 typedef struct row {
-    const void *x, *d_out, *d_sum, *weight;
-    void *dx;
-    float *n, *g, *weight_sums, *beta_sums;
+    const void *x, *d_out, *d_sum, *gated, *weight, *gate;
+    void *dx, *d_gated;
+    float *n, *g, *sums[QK_NORM_SUMS];
     int64_t h;
 } row;
 
@@ -120,15 +121,22 @@ QN_INLINE void find_means(mix m, const qni_norm_backward_problem *p, const row *
         n *= s->inverse;
         sum_g += g;
         sum_gn = fma_of(g, n, sum_gn);
-        if (r->weight_sums)
-            add_to(r->weight_sums, i, d * n);
-        if (r->beta_sums)
-            add_to(r->beta_sums, i, d);
+        if (r->sums[QK_DWEIGHT])
+            add_to(r->sums[QK_DWEIGHT], i, d * n);
+        if (r->sums[QK_DBETA])
+            add_to(r->sums[QK_DBETA], i, d);
         memcpy(r->n + i, &n, sizeof n);
         memcpy(r->g + i, &g, sizeof g);
     }
     s->mean_g = p->subtracts_mean ? sum_of(sum_g) / (float)r->h : 0;
     s->mean_gn = sum_of(sum_gn) / (float)r->h;
+}
+
+QN_INLINE void store_left(qni_dtype dtype, const row *r, void *p, int64_t i, f32v v) {
+    if (r->h - i >= QN_LANES)
+        store(dtype, p, i, v);
+    else
+        store_some(dtype, p, i, left_of(r, i), v);
 }
 
 QN_INLINE void write_dx(mix m, const row *r, moments s) {
@@ -139,42 +147,57 @@ QN_INLINE void write_dx(mix m, const row *r, moments s) {
         f32v dx = (g - s.mean_g - n * s.mean_gn) * s.inverse * s.factor;
         if (r->d_sum)
             dx += load_left(m.dtype, r, r->d_sum, i);
-        if (r->h - i >= QN_LANES)
-            store(m.dtype, r->dx, i, dx);
-        else
-            store_some(m.dtype, r->dx, i, left_of(r, i), dx);
+        store_left(m.dtype, r, r->dx, i, dx);
+        if (r->d_gated)
+            store_left(m.dtype, r, r->d_gated, i, dx * load_left(m.weight, r, r->gate, i));
+        if (r->sums[QK_DGATE])
+            add_to(r->sums[QK_DGATE], i, dx * load_left(m.dtype, r, r->gated, i));
     }
 }
 
 // ---- rows
 
-QN_INLINE row find_row(mix m, const qni_norm_backward_problem *p, int64_t part, int64_t r,
-                       float *scratch) {
+QN_INLINE const void *row_of_group(mix m, const qni_norm_weights *w, int64_t group) {
+    return w->data ? (const char *)w->data + group * w->batch * (m.weight == QNI_F32 ? 4 : 2)
+                   : nullptr;
+}
+
+QN_INLINE row find_row(mix m, const qni_norm_backward_problem *p, const row *common, int64_t r) {
     const int64_t size = m.dtype == QNI_F32 ? 4 : 2;
+    row of = *common;
 #define ROW(rows)                                                                                  \
     ((rows).data ? (char *)(rows).data + qni_norm_backward_at(p, &(rows), r) * size : nullptr)
-    return (row){.x = ROW(p->x),
-                 .d_out = ROW(p->d_out),
-                 .d_sum = ROW(p->d_sum),
-                 .dx = ROW(p->dx),
-                 .weight = p->weight,
-                 .n = scratch,
-                 .g = scratch + p->pad,
-                 .weight_sums = p->weight_sums ? p->weight_sums + part * p->pad : nullptr,
-                 .beta_sums = p->beta_sums ? p->beta_sums + part * p->pad : nullptr,
-                 .h = p->h};
+    of.x = ROW(p->x);
+    of.d_out = ROW(p->d_out);
+    of.d_sum = ROW(p->d_sum);
+    of.gated = ROW(p->gated);
+    of.dx = ROW(p->dx);
+    of.d_gated = ROW(p->d_gated);
 #undef ROW
+    return of;
+}
+
+/** Returns what a part's rows have in common, with sums of 0. */
+QN_INLINE row begin_part(mix m, const qni_norm_backward_problem *p, int64_t group, int64_t part,
+                         float *scratch) {
+    row of = {.weight = row_of_group(m, &p->weight, group),
+              .gate = row_of_group(m, &p->gate, group),
+              .n = scratch,
+              .g = scratch + p->pad,
+              .h = p->h};
+    for (int i = 0; i < QK_NORM_SUMS; i++)
+        if (p->sums[i].to) {
+            of.sums[i] = p->sums[i].parts + part * p->pad;
+            memset(of.sums[i], 0, (size_t)p->pad * sizeof(float));
+        }
+    return of;
 }
 
 QN_INLINE void part_as(mix m, const qni_norm_backward_problem *p, int64_t part, float *scratch) {
-    const int64_t first = part * p->rows_per_part, end = first + p->rows_per_part;
-    const size_t bytes = (size_t)p->pad * sizeof(float);
-    if (p->weight_sums)
-        memset(p->weight_sums + part * p->pad, 0, bytes);
-    if (p->beta_sums)
-        memset(p->beta_sums + part * p->pad, 0, bytes);
-    for (int64_t i = first; i < end && i < p->rows; i++) {
-        const row r = find_row(m, p, part, i, scratch);
+    const qni_norm_part of = qni_norm_backward_part(p, part);
+    const row common = begin_part(m, p, of.group, part, scratch);
+    for (int64_t i = of.first; i < of.end; i++) {
+        const row r = find_row(m, p, &common, i);
         moments s = find_root(m, p, &r);
         find_means(m, p, &r, &s);
         write_dx(m, &r, s);

@@ -6,9 +6,10 @@
 #include "../shared/op_test.h"
 #include "norm_backward.h"
 
-enum { ROWS = 3, H = 7 };
+enum { ROWS = 3, H = 7, BATCHES = 2 };
 
 static box x, weight, beta, d_out, d_sum, dx, dweight, dbeta, workspace;
+static box gate, gated, residual, d_gated, dgate; // of qn_gated_residual_layernorm
 static qn_norm_backward_args args;
 
 /** Fills a tensor with multiples of 2^-12, so that f32 holds them with small steps added. */
@@ -45,21 +46,53 @@ static void make_call(bool subtracts_mean) {
     args.workspace = &workspace.t;
 }
 
+/** Makes the call behind qn_gated_residual_layernorm: x is what that call leaves in its residual,
+ *  and all weights have a row for each batch. */
+static void make_gated_call(void) {
+    box *const filled[] = {&gate, &gated, &residual}, *const rows[] = {&x, &d_out, &d_sum, &dx};
+    int64_t bytes;
+    make_call(true);
+    for (int i = 0; i < 4; i++)
+        MAKE(rows[i], QNI_F32, BATCHES, ROWS, H);
+    box *const weights[] = {&weight, &beta, &gate, &dweight, &dbeta, &dgate};
+    for (int i = 0; i < 6; i++)
+        MAKE(weights[i], QNI_F32, BATCHES, H);
+    MAKE(&gated, QNI_F32, BATCHES, ROWS, H);
+    MAKE(&residual, QNI_F32, BATCHES, ROWS, H);
+    MAKE(&d_gated, QNI_F32, BATCHES, ROWS, H);
+    for (int i = 0; i < 3; i++) {
+        fill_steps(filled[i], (uint64_t)i + 10);
+        fill_steps(i < 2 ? rows[i + 1] : &weight, (uint64_t)i + 20);
+    }
+    fill_steps(&beta, 30);
+    args.d_gated = &d_gated.t;
+    args.dgate = &dgate.t;
+    args.gate = &gate.t;
+    args.gated = &gated.t;
+    args.adds_one = 1;
+    assert_int_equal(qn_norm_backward_workspace_bytes(&bytes, stream, &args), QN_OK);
+    MAKE(&workspace, QNI_U8, bytes);
+}
+
 // ---- central differences
 
-/** Returns the loss whose gradient by the norm's result is d_out and by x itself d_sum. */
+/** Returns the loss whose gradient by the norm's result is d_out, and by what it norms d_sum. */
 static double loss(void) {
-    const qni_norm_problem p = {.rows = ROWS,
+    const int64_t batches = args.gate ? BATCHES : 1, step = args.gate ? H : 0;
+    const qni_norm_rows rows = {x.data, ROWS * H, H};
+    const qni_norm_problem p = {.rows = batches * ROWS,
                                 .inner = ROWS,
                                 .h = H,
-                                .x = {x.data, 0, H},
-                                .weight = {weight.data, 0},
-                                .beta = {args.subtracts_mean ? beta.data : nullptr, 0},
+                                .x = args.gate ? (qni_norm_rows){gated.data, ROWS * H, H} : rows,
+                                .residual = {args.gate ? residual.data : nullptr, ROWS * H, H},
+                                .weight = {weight.data, step},
+                                .gate = {args.gate ? gate.data : nullptr, step},
+                                .beta = {args.subtracts_mean ? beta.data : nullptr, step},
                                 .subtracts_mean = args.subtracts_mean,
                                 .weight_plus = (float)args.adds_one,
                                 .eps = args.eps};
     double t[H], y[H], sum = 0;
-    for (int64_t r = 0; r < ROWS; r++) {
+    for (int64_t r = 0; r < p.rows; r++) {
         qni_norm_ref_row(&p, r, t, y);
         for (int i = 0; i < H; i++)
             sum += y[i] * at(&d_out, r * H + i) + t[i] * at(&d_sum, r * H + i);
@@ -105,7 +138,54 @@ static void test_central_differences(void **) {
     }
 }
 
+/** x, what the forward pass left in its residual, is rounded to f32 once, which the tolerance has
+ *  room for. */
+static void test_central_differences_of_gates(void **) {
+    make_gated_call();
+    for (int64_t i = 0; i < BATCHES * ROWS * H; i++)
+        ((float *)x.data)[i] =
+            (float)(at(&residual, i) + at(&gate, i / (ROWS * H) * H + i % H) * at(&gated, i));
+    assert_int_equal(qn_norm_backward(stream, &args), QN_OK);
+    assert_is_gradient(&dx, &residual);
+    assert_is_gradient(&d_gated, &gated);
+    assert_is_gradient(&dgate, &gate);
+    assert_is_gradient(&dweight, &weight);
+    assert_is_gradient(&dbeta, &beta);
+}
+
 // ---- edges
+
+/** A batch's gradients have the bits of a call on that batch alone, and all batches may share a row
+ *  of weights. */
+static void test_batches_alone(void **) {
+    float whole[3][BATCHES * H];
+    box *const sums[] = {&dweight, &dbeta, &dgate}, *const rows[] = {&x,  &d_out, &d_sum,
+                                                                     &dx, &gated, &d_gated};
+    make_gated_call();
+    fill_steps(&x, 40);
+    weight.strides[0] = gate.strides[0] = 0;
+    assert_int_equal(qn_norm_backward(stream, &args), QN_OK);
+    for (int i = 0; i < 3; i++)
+        memcpy(whole[i], sums[i]->data, sizeof whole[i]);
+    for (int i = 0; i < 6; i++) {
+        rows[i]->shape[0] = 1;
+        rows[i]->t.byte_offset = ROWS * H * sizeof(float);
+    }
+    weight.shape[0] = gate.shape[0] = dweight.shape[0] = dbeta.shape[0] = dgate.shape[0] = 1;
+    assert_int_equal(qn_norm_backward(stream, &args), QN_OK);
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(sums[i]->data, whole[i] + H, H * sizeof(float));
+}
+
+static void test_no_rows_in_batches(void **) {
+    box *const rows[] = {&x, &d_out, &d_sum, &dx, &gated, &d_gated};
+    make_gated_call();
+    for (int i = 0; i < 6; i++)
+        rows[i]->shape[1] = 0;
+    assert_int_equal(qn_norm_backward(stream, &args), QN_OK);
+    for (int i = 0; i < BATCHES * H; i++)
+        assert_true(at(&dweight, i) == 0 && at(&dbeta, i) == 0 && at(&dgate, i) == 0);
+}
 
 static void test_no_rows(void **) {
     make_call(true);
@@ -160,6 +240,38 @@ static void assert_backward_refused(qn_status want, const char *words) {
     make_call(true);
 }
 
+static void assert_gated_refused(qn_status want, const char *words) {
+    assert_refused(qn_norm_backward(stream, &args), want, words);
+    assert_int_equal(d_gated.data[0], 0xFF);
+    assert_int_equal(dgate.data[0], 0xFF);
+    make_gated_call();
+}
+
+static void test_refusals_of_gates(void **) {
+    box other;
+    make_gated_call();
+    args.gate = nullptr;
+    assert_gated_refused(QN_E_INVALID, "d_gated is given, and gate is null");
+    args.d_gated = nullptr;
+    assert_gated_refused(QN_E_INVALID, "gate is given, and d_gated is null");
+    args.gated = nullptr;
+    assert_gated_refused(QN_E_INVALID, "dgate is given, and gated is null");
+    args.dgate = nullptr;
+    assert_gated_refused(QN_E_INVALID, "gated is given, and dgate is null");
+    args.gate = MAKE(&other, QNI_F32, H);
+    assert_gated_refused(QN_E_INVALID, "gate has 1 dimensions");
+    args.dbeta = MAKE(&other, QNI_F32, BATCHES + 1, H);
+    assert_gated_refused(QN_E_INVALID, "dbeta");
+    args.gate = MAKE(&other, QNI_BF16, BATCHES, H);
+    assert_gated_refused(QN_E_UNSUPPORTED, "gate has dtype");
+    args.gated = MAKE(&other, QNI_F32, BATCHES, ROWS + 1, H);
+    assert_gated_refused(QN_E_INVALID, "gated");
+    args.d_gated = &gated.t;
+    assert_gated_refused(QN_E_INVALID, "overlap");
+    workspace.shape[0]--;
+    assert_gated_refused(QN_E_INVALID, "workspace has");
+}
+
 static void test_refusals(void **) {
     box other;
     make_call(true);
@@ -201,10 +313,14 @@ static void test_refusals(void **) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_central_differences),
+        cmocka_unit_test(test_central_differences_of_gates),
+        cmocka_unit_test(test_batches_alone),
         cmocka_unit_test(test_no_rows),
+        cmocka_unit_test(test_no_rows_in_batches),
         cmocka_unit_test(test_zeros_and_nans),
         cmocka_unit_test(test_far_squares),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals_of_gates),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

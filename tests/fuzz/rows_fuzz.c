@@ -106,12 +106,14 @@ static void fuzz_norm(input *in) {
     free_tensors(t, COUNT);
 }
 
-enum { DX, DWEIGHT, DBETA, WORKSPACE, D_OUT, X, D_SUM, WEIGHT, BACKWARD_COUNT };
+enum { DX, D_GATED, DWEIGHT, DBETA, DGATE, WORKSPACE, D_OUT, X, D_SUM, GATED, WEIGHT, GATE };
+enum { BACKWARD_COUNT = GATE + 1 };
 
 static void connect_backward(qn_norm_backward_args *a, tensor *t, input *in) {
     give_memories(t, BACKWARD_COUNT, in);
     a->dx = T(DX), a->dweight = T(DWEIGHT), a->dbeta = T(DBETA), a->workspace = T(WORKSPACE);
     a->d_out = T(D_OUT), a->x = T(X), a->d_sum = T(D_SUM), a->weight = T(WEIGHT);
+    a->d_gated = T(D_GATED), a->dgate = T(DGATE), a->gate = T(GATE), a->gated = T(GATED);
 }
 
 /** Makes the workspace as large as the call says, most of the time. */
@@ -125,15 +127,21 @@ static void size_workspace(qn_norm_backward_args a, tensor *t, input *in) {
     SET(&t[WORKSPACE], u8, is_known && bytes <= MAX_BYTES ? bytes - (take(in, 16) == 15) : 0);
 }
 
+/** Sets a row of weights, or one for each batch, of x's shape [batch, n, h]. */
+static void set_weights(tensor *t, DLDataType dtype, const int64_t *shape, bool has_batches) {
+    const int64_t rows[] = {shape[0], shape[2]};
+    set_tensor(t, dtype, has_batches ? 2 : 1, has_batches ? rows : rows + 1);
+}
+
 static void fuzz_norm_backward(input *in) {
     enum { COUNT = BACKWARD_COUNT };
     tensor t[COUNT] = {};
     const DLDataType dtype = take_float_dtype(in), weights = take_bool(in) ? dtype : f32;
     const int64_t shape[] = {take(in, 6), 1 + take(in, 3), take_size(in)};
-    const bool has_heads = take(in, 4) == 3;
+    const bool has_batches = take_bool(in), has_heads = has_batches || take(in, 4) == 3;
     for (int i = DX; i < COUNT; i++) {
-        if (i == DWEIGHT || i == DBETA || i == WEIGHT)
-            set_tensor(&t[i], weights, 1, shape + 2);
+        if (i >= WEIGHT || (i >= DWEIGHT && i <= DGATE))
+            set_weights(&t[i], weights, shape, has_batches);
         else if (has_heads)
             set_tensor(&t[i], dtype, 3, shape);
         else
@@ -147,6 +155,10 @@ static void fuzz_norm_backward(input *in) {
     t[DWEIGHT].is_there = take_bool(in);
     t[DBETA].is_there = a.subtracts_mean ? take_bool(in) : take(in, 16) == 15;
     t[D_SUM].is_there = take_bool(in);
+    t[GATE].is_there = t[D_GATED].is_there = take_bool(in);
+    t[GATED].is_there = t[DGATE].is_there = take_bool(in);
+    if (take(in, 32) == 31)
+        t[GATE].is_there = t[GATED].is_there = take_bool(in);
     t[WEIGHT].is_there = t[DWEIGHT].is_there || take_bool(in);
     if (take(in, 64) == 63)
         a.struct_size = (size_t)take_wild(in);
