@@ -67,8 +67,9 @@ qn_status ffi_mla_decode(qn_stream *stream, const TVMFFIAny *args);
 
 /** The parameters of ops.def's line `norm_backward`, which another function shares; and what runs
  *  it. norm.c. */
-#define FFI_NORM_BACKWARD_PARAMETERS                                                               \
-    "dx! dweight!? dbeta!? workspace!? d_out x weight? d_sum? eps:f subtracts_mean:i1 adds_one:i1"
+#define FFI_NORM_BACKWARD_PARAMETERS                                                                 \
+    "dx! dweight!? dbeta!? d_gated!? dgate!? workspace!? d_out x weight? d_sum? gate? gated? eps:f " \
+    "subtracts_mean:i1 adds_one:i1"
 qn_status ffi_norm_backward(qn_stream *stream, const TVMFFIAny *args);
 
 #endif

@@ -7,14 +7,18 @@ static qn_norm_backward_args make_args(const TVMFFIAny *args) {
                                    .dx = ffi_tensor(&args[0]),
                                    .dweight = ffi_tensor(&args[1]),
                                    .dbeta = ffi_tensor(&args[2]),
-                                   .workspace = ffi_tensor(&args[3]),
-                                   .d_out = ffi_tensor(&args[4]),
-                                   .x = ffi_tensor(&args[5]),
-                                   .weight = ffi_tensor(&args[6]),
-                                   .d_sum = ffi_tensor(&args[7]),
-                                   .eps = ffi_number(&args[8]),
-                                   .subtracts_mean = args[9].v_int64 != 0,
-                                   .adds_one = args[10].v_int64 != 0};
+                                   .d_gated = ffi_tensor(&args[3]),
+                                   .dgate = ffi_tensor(&args[4]),
+                                   .workspace = ffi_tensor(&args[5]),
+                                   .d_out = ffi_tensor(&args[6]),
+                                   .x = ffi_tensor(&args[7]),
+                                   .weight = ffi_tensor(&args[8]),
+                                   .d_sum = ffi_tensor(&args[9]),
+                                   .gate = ffi_tensor(&args[10]),
+                                   .gated = ffi_tensor(&args[11]),
+                                   .eps = ffi_number(&args[12]),
+                                   .subtracts_mean = args[13].v_int64 != 0,
+                                   .adds_one = args[14].v_int64 != 0};
 }
 
 qn_status ffi_norm_backward(qn_stream *stream, const TVMFFIAny *args) {

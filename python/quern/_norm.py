@@ -256,6 +256,8 @@ def adaptive_layernorm(x: A, scale: Array, shift: Array, eps: float = 1e-6, out:
     >>> quern.adaptive_layernorm(x, one, one).round(3)
     array([[[-1.,  3.]]], dtype=float32)
     """
+    if out is None and (result := _ops.recorded("adaptive_layernorm", x, scale, shift, eps)) is not None:
+        return result
     out = empty_like(x) if out is None else out
     _ops.adaptive_layernorm(out, x, scale, shift, eps)
     return out
@@ -314,6 +316,9 @@ def gated_residual_layernorm(x: A, residual: Array, gate: Array, scale: Array, s
     >>> quern.gated_residual_layernorm(x, residual, one, one, one).round(3), residual
     (array([[[-1.,  3.]]], dtype=float32), array([[[2., 4.]]], dtype=float32))
     """
+    if out is None and (result := _ops.recorded("gated_residual_layernorm", x, residual, gate, scale, shift, eps)) is not None:
+        residual.copy_(result[1])
+        return result[0]
     out = empty_like(x) if out is None else out
     _ops.gated_residual_layernorm(out, x, residual, gate, scale, shift, eps)
     return out
@@ -322,14 +327,17 @@ def gated_residual_layernorm(x: A, residual: Array, gate: Array, scale: Array, s
 # ---- gradients
 
 class NormGradients(NamedTuple):
-    """What norm_backward returns: the gradients by x, by the weight and by beta, None if these were not asked for."""
+    """What norm_backward returns: the gradients by x, by the weight, by beta, by what a gate multiplied, and by the gate; None if
+    these were not asked for."""
 
     dx: Any
     dweight: Any
     dbeta: Any
+    d_gated: Any
+    dgate: Any
 
 
-_WORKSPACE = 3
+_WORKSPACE = 5
 
 
 def with_workspace(arguments):
@@ -344,22 +352,33 @@ def with_workspace(arguments):
     return [*arguments[:_WORKSPACE], workspace, *arguments[_WORKSPACE + 1:]]
 
 
+def _new_row(x, weight, gate):
+    """Returns a new tensor like weight or gate, or without both a row of f32."""
+    like = gate if weight is None else weight
+    return empty_like(x, shape=tuple(x.shape[-1:]), dtype="f32") if like is None else empty_like(like, shape=tuple(like.shape))
+
+
 @public()
 def norm_backward(d_out: Array, x: Array, weight: Array | None = None, eps: float = 1e-6, *, subtracts_mean: bool = False,
-                  adds_one: bool = False, d_sum: Array | None = None, dx: Array | None = None, dweight: Array | None = None,
-                  dbeta: Array | None = None, needs_dweight: bool = False, needs_dbeta: bool = False,
+                  adds_one: bool = False, d_sum: Array | None = None, gate: Array | None = None, gated: Array | None = None,
+                  dx: Array | None = None, dweight: Array | None = None, dbeta: Array | None = None, d_gated: Array | None = None,
+                  dgate: Array | None = None, needs_dweight: bool = False, needs_dbeta: bool = False,
                   workspace: Array | None = None) -> NormGradients:
-    """Computes the gradients of a loss by what rmsnorm or layernorm read, from its gradient by their result: a NormGradients.
+    """Computes the gradients of a loss by what a norm read, from its gradient by the norm's result: a NormGradients.
 
     d_out           the loss's gradient by the result: x's shape and dtype
-    x               what was normalised: [n, h] or [n, heads, h] of f32, f16 or bf16; of fused_add_rmsnorm the new residual
-    weight          [h], of x's dtype or f32; None: ones
+    x               what was normalised: [n, h] or [n, heads, h] of f32, f16 or bf16; of fused_add_rmsnorm and
+                    gated_residual_layernorm the new residual
+    weight          [h], of x's dtype or f32; None: ones; of adaptive_layernorm and gated_residual_layernorm scale [batch, h], with
+                    x [batch, n, h], subtracts_mean and adds_one
     eps             as in the forward pass
     subtracts_mean  False: RMSNorm; True: LayerNorm
     adds_one        weight stands for 1 + weight, as in gemma_rmsnorm
-    d_sum           None, or as x: is added to dx; of fused_add_rmsnorm the gradient by the new residual
-    dx              as x; None: a new one
-    dweight, dbeta  [h], of x's dtype or f32; None: a new one if needed
+    d_sum           None, or as x: is added to dx; of a norm of a sum the gradient by the new residual
+    gate            None, or as weight, of its dtype: gated_residual_layernorm's; asks for d_gated
+    gated           None, or as x: what the gate multiplied; asks for dgate
+    dx, d_gated     as x; None: a new one
+    dweight, dbeta, dgate  as weight, of x's dtype or f32; None: a new one if needed
     needs_dweight, needs_dbeta  whether to make new ones, of weight's dtype (dbeta without a weight: f32)
     workspace       u8, as qn_norm_backward_workspace_bytes says; None: made as needed
 
@@ -372,11 +391,15 @@ def norm_backward(d_out: Array, x: Array, weight: Array | None = None, eps: floa
     """
     op = "norm_backward"
     if flag(op, "needs_dweight", needs_dweight) and dweight is None and weight is not None:
-        dweight = empty_like(weight)
+        dweight = _new_row(x, weight, gate)
     if flag(op, "needs_dbeta", needs_dbeta) and dbeta is None:
-        dbeta = empty_like(x, shape=tuple(x.shape[-1:]), dtype="f32") if weight is None else empty_like(weight)
-    gradients = NormGradients(empty_like(x) if dx is None else dx, dweight, dbeta)
-    arguments = [*gradients, workspace, d_out, x, weight, d_sum, eps, flag(op, "subtracts_mean", subtracts_mean),
+        dbeta = _new_row(x, weight, gate)
+    if gate is not None and d_gated is None:
+        d_gated = empty_like(x)
+    if gated is not None and dgate is None:
+        dgate = _new_row(x, weight, gate)
+    gradients = NormGradients(empty_like(x) if dx is None else dx, dweight, dbeta, d_gated, dgate)
+    arguments = [*gradients, workspace, d_out, x, weight, d_sum, gate, gated, eps, flag(op, "subtracts_mean", subtracts_mean),
                  flag(op, "adds_one", adds_one)]
     if not _ops.is_being_traced():  # the custom op in the graph makes its own
         arguments = with_workspace(arguments)

@@ -11,6 +11,7 @@ import sys
 import pytest
 import quern
 import torch
+from experts_test import mixture
 from models import decoder, flux, run, scene, tokens
 
 
@@ -82,16 +83,15 @@ def test_refused():
 
 
 def test_what_has_no_gradients():
-    """Tests that a modulated norm refuses, and that it is left alone in a model that trains."""
-    model, inputs = flux(torch.float32, layers=1, single_layers=1), scene(torch.float32)
-    with quern.patch(model) as patch, pytest.raises(RuntimeError, match="adaptive_layernorm: x requires a gradient.*inference_mode"):
-        model(**inputs)
-    assert "adaptive_layernorm" in patch.counts
-    with quern.patch(model.train()) as patch:
-        model(**inputs, return_dict=False)[0].sum().backward()
-        assert all(p.grad is not None for p in model.parameters())
-        assert patch.counts and not patch.counts.keys() & {"adaptive_layernorm", "flux"}
-        assert any("no gradients" in reason and name == "AdaLayerNormZero" for _, name, reason in patch.left)
+    """Tests that a router refuses, and that it is left alone in a model that trains."""
+    pair, x = mixture("Qwen3Moe", {"num_experts": 8, "moe_intermediate_size": 64}, torch.float32), torch.randn(5, 128).requires_grad_()
+    with quern.patch(pair) as patch, pytest.raises(RuntimeError, match="moe_route: .* requires a gradient.*inference_mode"):
+        pair[0](x)
+    assert "moe_route" in patch.counts
+    with quern.patch(pair.train()) as patch:
+        pair[0](x)[1].sum().backward()
+        assert x.grad is not None and not patch.counts
+        assert any("no gradients" in reason and "Router" in name for _, name, reason in patch.left)
 
 
 def test_dtypes_that_differ():

@@ -64,14 +64,35 @@ def both(angles, interleave=False):
     return lambda q, k: (turn(q, angles, interleave), turn(k, angles, interleave))
 
 
+def modulated(x, scale, shift):
+    return functional.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale[:, None]) + shift[:, None]
+
+
+def gated_residual(x, residual, gate, scale, shift):
+    total = residual + gate[:, None] * x
+    return modulated(total, scale, shift), total.sin()
+
+
+def gated_residual_here(x, residual, gate, scale, shift):
+    """Returns the call's result, and of what it made of residual, in place, the sine."""
+    total = residual * 1
+    return quern.gated_residual_layernorm(x, total, gate, scale, shift), total.sin()
+
+
+ROWS, BATCHED = (2, 5, H), (2, H)
+
 # name -> (shapes of what has gradients, quern's call, PyTorch's)
 CALLS = {
     "rmsnorm": (((6, H), (H,)), quern.rmsnorm, rms),
     "rmsnorm of heads": (((6, 3, H), (H,)), quern.rmsnorm, rms),
     "gemma_rmsnorm": (((6, H), (H,)), quern.gemma_rmsnorm, lambda x, weight: rms(x, weight, 1)),
-    "layernorm": (((6, H), (H,), (H,)), quern.layernorm, lambda x, w, b: functional.layer_norm(x, (H,), w, b, 1e-6)),
-    "layernorm alone": (((6, H),), quern.layernorm, lambda x: functional.layer_norm(x, (H,), eps=1e-6)),
-    "layernorm with beta": (((6, H), (H,)), lambda x, b: quern.layernorm(x, None, b), lambda x, b: functional.layer_norm(x, (H,), None, b, 1e-6)),
+    "layernorm": (((6, H), (H,), (H,)), quern.layernorm, lambda x, w, b: functional.layer_norm(x, w.shape, w, b, 1e-6)),
+    "layernorm alone": (((6, H),), quern.layernorm, lambda x: functional.layer_norm(x, x.shape[-1:], eps=1e-6)),
+    "layernorm with beta": (((6, H), (H,)), lambda x, b: quern.layernorm(x, None, b), lambda x, b: functional.layer_norm(x, b.shape, None, b, 1e-6)),
+    "adaptive_layernorm": ((ROWS, BATCHED, BATCHED), quern.adaptive_layernorm, modulated),
+    "adaptive_layernorm of one row": ((ROWS, (1, H), (1, H)), lambda x, *rows: quern.adaptive_layernorm(x, *(r.expand(2, -1) for r in rows)),
+                                      modulated),
+    "gated_residual_layernorm": ((ROWS, ROWS, BATCHED, BATCHED, BATCHED), gated_residual_here, gated_residual),
     "silu_and_mul": (((3, 4, 2 * H),), quern.silu_and_mul, gated(functional.silu)),
     "gelu_and_mul": (((5, 2 * H),), quern.gelu_and_mul, gated(functional.gelu)),
     "gelu_tanh_and_mul": (((2 * H,),), quern.gelu_tanh_and_mul, gated(lambda x: functional.gelu(x, approximate="tanh"))),
@@ -90,13 +111,18 @@ CALLS = {
 }
 
 
+def shapes_of(name, h):
+    """Returns the shapes of a call of norms or activations, with h columns in place of H."""
+    return [tuple(h * size // H if size in (H, 2 * H) else size for size in shape) for shape in CALLS[name][0]]
+
+
 def as_list(out):
     return list(out) if isinstance(out, tuple) else [out]
 
 
 def loss_of(outputs, dtype=torch.float32):
     """Returns a loss whose gradients by the outputs are numbers of the dtype."""
-    return sum((out * torch.linspace(-1, 2, out.numel(), dtype=dtype).to(out.dtype).view(out.shape)).sum() for out in outputs)
+    return sum((out * torch.linspace(-1, 2, out.numel(), dtype=dtype, device=out.device).to(out.dtype).view(out.shape)).sum() for out in outputs)
 
 
 def results(call, inputs):
@@ -162,13 +188,32 @@ def test_only_what_needs_it():
         assert not quern.rmsnorm(x, weight).requires_grad
 
 
+@pytest.mark.parametrize("i", range(5))
+def test_only_one_of_a_gate_needs_it(i):
+    """Tests that each gradient alone has the bits that it has among all."""
+    shapes, call, _ = CALLS["gated_residual_layernorm"]
+    inputs = tensors(*shapes)
+    want = results(call, inputs)[2 + i]
+    alone = [x.detach().requires_grad_(k == i) for k, x in enumerate(inputs)]
+    loss_of(call(*alone)).backward()
+    assert torch.equal(alone[i].grad, want) and all(x.grad is None for k, x in enumerate(alone) if k != i)
+
+
+def test_modulation_of_f32():
+    x, = tensors(ROWS, dtype=torch.bfloat16)
+    scale, shift = tensors(BATCHED, BATCHED)
+    quern.adaptive_layernorm(x, scale, shift).float().sum().backward()
+    assert x.grad.dtype == torch.bfloat16 and scale.grad.dtype == shift.grad.dtype == torch.float32
+
+
 def test_no_rows():
     x, weight = tensors((0, H), (H,))
     quern.rmsnorm(x, weight).sum().backward()
     assert x.grad.shape == (0, H) and (weight.grad == 0).all()
 
 
-@pytest.mark.parametrize("name", ["rmsnorm", "layernorm", "gelu_and_mul", "apply_rope_pos_ids", "qk_rmsnorm_rope"])
+@pytest.mark.parametrize("name", ["rmsnorm", "layernorm", "adaptive_layernorm", "gated_residual_layernorm", "gelu_and_mul",
+                                  "apply_rope_pos_ids", "qk_rmsnorm_rope"])
 def test_checkpoint_and_compile(name):
     """Tests that both give the bits of the plain call."""
     shapes, call, _ = CALLS[name]
@@ -178,7 +223,7 @@ def test_checkpoint_and_compile(name):
         assert all(map(torch.equal, results(other, inputs), plain))
 
 
-@pytest.mark.parametrize("name", ["rmsnorm", "silu_and_mul"])
+@pytest.mark.parametrize("name", ["rmsnorm", "adaptive_layernorm", "gated_residual_layernorm", "silu_and_mul"])
 def test_second_gradient_is_refused(name):
     inputs = tensors(*CALLS[name][0])
     first, = torch.autograd.grad(loss_of(as_list(CALLS[name][1](*inputs))), inputs[0], create_graph=True)

@@ -167,9 +167,10 @@ def patch(model, device=None, allow_slow=False, linears="fast", compiled="fast")
             MLA, gated activations and torch.nn.Linear, which are the model's own there, as torch.compile joins them with what stands around
             them; "all": everything
 
-    `print(quern.patch(model))` lists what was replaced and what was left alone. RMSNorm, LayerNorm, rotary embeddings of decoders and gated
-    activations have gradients, so that a patched decoder trains. Of a model in training mode nothing else is replaced; any other patched
-    module raises RuntimeError where a gradient would be needed. Raises TypeError (no module), ValueError (patched already), and what
+    `print(quern.patch(model))` lists what was replaced and what was left alone. Norms, with modulation and gates too, attention, rotary
+    embeddings and gated activations have gradients, so that a patched decoder or diffusers' transformer trains; products that need a gradient
+    are PyTorch's. MLA, routers, experts and FP8Linear have none: of a model in training mode they are not replaced, and else raise
+    RuntimeError where a gradient would be needed. Raises TypeError (no module), ValueError (patched already), and what
     device() raises.
     """
     import torch

@@ -4,6 +4,7 @@ LayerNorm, and one product with the gate and the residual behind a feed-forward 
 
 import torch
 
+from ..torch._gradients import is_needed
 from . import Replacement, Unfit, norms, trial
 from .blocks import second_half
 from .linear import multiply, want
@@ -33,13 +34,25 @@ class FluxProcessor(Processor):
     def _join(self, attn, q, k, text, tables):
         """Returns queries and keys [batch, n, heads, d], normed and rotated; those of the text stand first."""
         start = text[0].shape[1] if text else 0
+        image = q, k, attn.norm_q, attn.norm_k, [t[start:] for t in tables]
+        sides = [(*text, attn.norm_added_q, attn.norm_added_k, [t[:start] for t in tables]), image] if text else [image]
+        if is_needed(*(t for q, k, *both, _ in sides for t in (q, k, *(norm.weight for norm in both)))):
+            return [torch.cat(parts, 1) for parts in zip(*(self._recorded(*side) for side in sides), strict=True)]
         q_all, k_all = (torch.empty((t.shape[0], start + t.shape[1], *t.shape[2:]), dtype=t.dtype, device=t.device)
                         for t in (q, k))
-        self._rotate(q_all[:, start:], k_all[:, start:], q, k, attn.norm_q, attn.norm_k, [t[start:] for t in tables])
+        self._rotate(q_all[:, start:], k_all[:, start:], *image)
         if text:
-            self._rotate(q_all[:, :start], k_all[:, :start], *text, attn.norm_added_q, attn.norm_added_k,
-                         [t[:start] for t in tables])
+            self._rotate(q_all[:, :start], k_all[:, :start], *sides[0])
         return q_all, k_all
+
+    def _recorded(self, q, k, q_norm, k_norm, tables):
+        """Returns new queries and keys, normed and rotated, which autograd records if it needs them."""
+        tables = [t.to(q.device) for t in tables]
+        both = self._run.trained("qk_rmsnorm_rope", q, k, q_norm.weight, k_norm.weight, *tables, 0, q_norm.eps, 1)
+        if both is None:
+            both = torch.empty_like(q), torch.empty_like(k)
+            self._rotate(*both, q, k, q_norm, k_norm, tables)
+        return both
 
     def _rotate(self, q_out, k_out, q, k, q_norm, k_norm, tables):
         tables = [t.to(q.device) for t in tables]
@@ -97,7 +110,7 @@ def attention(run, module):
     module.set_processor(FluxProcessor(run, original))
     # The head norms stay as they are: the processor reads their weights.
     parts = {part: None for name, part in module._modules.items() if name.startswith("norm_")}
-    return Replacement("qk_rmsnorm_rope", None, parts, lambda: module.set_processor(original))
+    return Replacement("qk_rmsnorm_rope", None, parts, lambda: module.set_processor(original), is_trained=True)
 
 
 # ---- the block of two streams: the gated residual and the norm after it
@@ -139,7 +152,8 @@ def block(run, module):
     want = trial.run(type(module).forward, small, **arguments)
     if not trial.agree(trial.run(_block_function(run.plain), small, **arguments), want):
         raise Unfit("it computes something else than quern's FluxTransformerBlock")
-    return Replacement("gated_residual_layernorm", _block_function(run), {module.norm2: None, module.norm2_context: None})
+    return Replacement("gated_residual_layernorm", _block_function(run), {module.norm2: None, module.norm2_context: None},
+                       is_trained=True)
 
 
 # ---- the block of one stream: attention and the feed-forward layer beside each other, joined by one product
@@ -183,4 +197,4 @@ def single_block(run, module):
     if not trial.agree(trial.run(_single_function(run.plain), small, **arguments),
                        trial.run(type(module).forward, small, **arguments)):
         raise Unfit("it computes something else than quern's FluxSingleTransformerBlock")
-    return Replacement("gemm", _single_function(run), {module.act_mlp: None})
+    return Replacement("gemm", _single_function(run), {module.act_mlp: None}, is_trained=True)

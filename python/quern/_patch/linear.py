@@ -4,6 +4,7 @@ themselves where quern was measured to be faster. And transformers' FP8Linear.""
 
 import torch
 
+from ..torch._gradients import is_needed
 from . import Replacement, Unfit, table, trial
 
 CHOICES = ("fast", "all", "none")
@@ -45,7 +46,7 @@ def want(run, module):
 
 def takes(linears, x, layer):
     """Returns whether quern computes layer(x) and what follows it."""
-    if not is_plain(x, layer) or linears == "none":
+    if not is_plain(x, layer) or linears == "none" or is_needed(x, layer.weight, layer.bias):
         return False
     if linears == "all":
         return x.dtype == layer.weight.dtype and x.dtype in HALVES
@@ -63,6 +64,10 @@ def wide(x):
 def multiply(run, x, layer, activation=None, gate=None, residual=None, out=None, is_chosen=False):
     """Returns residual + gate * activation(layer(x)): x [..., k], gate [batch, n], residual and out [..., n]. is_chosen: the
     caller knows that quern computes it."""
+    if is_needed(x, layer.weight, layer.bias, gate, residual):  # quern's product has no gradients
+        run.note_pytorch("gemm")
+        y = torch.nn.functional.linear(x, layer.weight, layer.bias) if is_chosen else layer(x)
+        return by_pytorch(y, activation, gate, residual, out)
     if not is_chosen and not run.takes(x, layer):
         return by_pytorch(layer(x), activation, gate, residual, out)
     n = layer.weight.shape[0]
@@ -134,7 +139,7 @@ def linear(run, module):
     if run.device is not None:
         raise Unfit("the table of linear layers is of products where their tensors are")
     ranges = _ranges(module)
-    return Replacement("linear", _linear_function(run, module, ranges), note=f"quern with {_words_of(ranges)} rows, else PyTorch")
+    return Replacement("linear", _linear_function(run, module, ranges), is_trained=True, note=f"quern with {_words_of(ranges)} rows, else PyTorch")
 
 
 # ---- every linear layer, with linears="all"
@@ -157,7 +162,7 @@ def _every_function(run):
 def every_linear(run, module):
     """Replaces a layer. There is no trial: the class is PyTorch's own."""
     want_halves(module.weight)
-    return Replacement("linear", _every_function(run))
+    return Replacement("linear", _every_function(run), is_trained=True)
 
 
 # ---- diffusers' GELU, which holds its layer
@@ -175,7 +180,7 @@ def gelu(run, module):
     twin, x = trial.twin(module, modules={"proj": trial.linear(6, 8)}), 2 * trial.numbers(4, 5, 6)
     if not trial.agree(trial.run(_gelu_function(run.plain), twin, x), trial.run(type(module).forward, twin, x)):
         raise Unfit("its activation is not the tanh form of GELU")
-    return Replacement("gemm", _gelu_function(run))
+    return Replacement("gemm", _gelu_function(run), is_trained=True)
 
 
 # ---- transformers' FP8Linear: groups of 128 of x are quantised, weights are in blocks of 128 x 128

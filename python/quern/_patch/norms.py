@@ -91,12 +91,19 @@ def layernorm(run, module):
 
 # ---- LayerNorm with scale and shift
 
-def modulated(run, module, x, scale, shift, eps):
-    """Returns LayerNorm(x) * (1 + scale) + shift; x [batch, n, h], scale and shift [batch or 1, h]."""
-    same_dtype(module, x, scale)
-    out = torch.empty_like(x)
-    run("adaptive_layernorm", out, x, scale.expand(x.shape[0], -1), shift.expand(x.shape[0], -1), eps)
+def modulate(run, x, scale, shift, eps):
+    """Returns LayerNorm(x) * (1 + scale) + shift; x [batch, n, h], scale and shift [batch, h] of x's dtype or f32."""
+    out = run.trained("adaptive_layernorm", x, scale, shift, eps)
+    if out is None:
+        out = torch.empty_like(x)
+        run("adaptive_layernorm", out, x, scale, shift, eps)
     return out
+
+
+def modulated(run, module, x, scale, shift, eps):
+    """Returns what modulate does, of scale and shift [batch or 1, h] of x's dtype."""
+    same_dtype(module, x, scale)
+    return modulate(run, x, scale.expand(x.shape[0], -1), shift.expand(x.shape[0], -1), eps)
 
 
 def _zero(run, eps):
@@ -165,7 +172,7 @@ def adaptive(run, module):
     want = trial.run(type(module).forward, twin, x, **arguments)
     if not trial.agree(trial.run(function(run.plain, eps), twin, x, **arguments), want):
         raise Unfit("it computes something else than adaptive_layernorm")
-    return Replacement("adaptive_layernorm", function(run, eps), {module.norm: None})
+    return Replacement("adaptive_layernorm", function(run, eps), {module.norm: None}, is_trained=True)
 
 
 def is_other(module):

@@ -54,4 +54,4 @@ def block(run, module):
     want = trial.run(type(module).forward, small, **arguments)
     if not trial.agree(trial.run(_block_function(run.plain), small, **arguments), want):
         raise Unfit("it computes something else than quern's JointTransformerBlock")
-    return Replacement("gated_residual_layernorm", _block_function(run), dict.fromkeys(inner))
+    return Replacement("gated_residual_layernorm", _block_function(run), dict.fromkeys(inner), is_trained=True)

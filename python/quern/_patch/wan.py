@@ -19,6 +19,9 @@ def is_rotated(module):
 def _rotated(run, x, tables):
     """Returns x [batch, n, heads, d] with pairs of neighbours rotated; tables [1, n, 1, d] have each angle twice."""
     cos, sin = (t[0, :, 0].contiguous() for t in tables)
+    recorded = run.trained("qk_rmsnorm_rope", x, None, None, None, cos, sin, 0, 0.0, 1)
+    if recorded is not None:
+        return recorded[0]
     out = torch.empty_like(x)
     run("qk_rmsnorm_rope", out, None, x, None, None, None, cos, sin, 0, 0.0, 1)
     return out
@@ -58,7 +61,7 @@ def attention(run, module):
     if not trial.agree(trial.run(WanProcessor(run.plain, trial.native(original)), twin, **arguments), want):
         raise Unfit("it computes something else than quern's WanAttnProcessor")
     module.set_processor(WanProcessor(run, original))
-    return Replacement("rope", undo=lambda: module.set_processor(original))
+    return Replacement("rope", undo=lambda: module.set_processor(original), is_trained=True)
 
 
 # ---- the block
@@ -84,8 +87,7 @@ def _block_function(run):
         shift, scale, gate, shift_ff, scale_ff, gate_ff = _modulation(self, temb)
         shape = hidden_states.shape
         x = hidden_states.reshape(len(scale), -1, shape[-1])  # what shares a row of the modulation stands together
-        normed = torch.empty_like(x)
-        run("adaptive_layernorm", normed, x, scale, shift, self.norm1.eps)
+        normed = norms.modulate(run, x, scale, shift, self.norm1.eps)
         attended = self.attn1(normed.view(shape), None, None, rotary_emb).view(x.shape)
         if isinstance(self.norm2, torch.nn.LayerNorm):
             x, normed = halfway(run, self.norm2, x, attended, gate, *_affine(self.norm2, len(scale)))
@@ -124,4 +126,5 @@ def block(run, module):
         if not trial.agree(trial.run(_block_function(run.plain), small, **arguments), want):
             raise Unfit("it computes something else than quern's WanTransformerBlock")
     return Replacement("gated_residual_layernorm", _block_function(run),
-                       {norm: None for norm in (module.norm1, module.norm2, module.norm3) if isinstance(norm, torch.nn.LayerNorm)})
+                       {norm: None for norm in (module.norm1, module.norm2, module.norm3) if isinstance(norm, torch.nn.LayerNorm)},
+                       is_trained=True)

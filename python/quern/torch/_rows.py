@@ -28,26 +28,26 @@ def note(kernel):
     """Is told of each kernel that computed a call; _sdpa.py puts its count here."""
 
 
-def _compute(device, allow_slow, name, outputs, inputs, *numbers):
+def _compute(device, allow_slow, name, tensors, *numbers):
     """Runs an op where the tensors are, or on the device if one is named. Where only a slow kernel would, and none was asked for,
-    PyTorch's operators compute it, and a log line says so."""
+    PyTorch's operators compute it, and a log line says so. tensors: all of the op's, in its order."""
     global last
     from ..compat import _fallback
-    tensors = [*outputs, *inputs]
     place = _tensor.device(device) if device else None
     there = tensors if place is None else [None if t is None else _tensor.to(t.contiguous(), place) for t in tensors]
     try:
         _slow.run(allow_slow or not hasattr(_fallback, name), getattr(_ops, name), *there, *numbers)
     except _slow.Slow as why:
-        _slow.tell(_logger, name, inputs, why, "patch(allow_slow=True)")
+        _slow.tell(_logger, name, tensors, why, "patch(allow_slow=True)")
         getattr(_fallback, name)(*tensors, *numbers)
         last = "PyTorch"
         return
     last = _last_kernel()
     note(last)
     if place is not None:
-        for out, copy in zip(outputs, there, strict=False):
-            out.copy_(torch.from_dlpack(_tensor.to(copy, "cpu")))
+        for parameter, here, copy in zip(_ops.TABLE[name], tensors, there, strict=False):
+            if parameter.is_written and here is not None:
+                here.copy_(torch.from_dlpack(_tensor.to(copy, "cpu")))
 
 
 def _there(device, *tensors):
@@ -90,29 +90,56 @@ def _keep_nothing(ctx, inputs, output):
 def _norm(x, weight, beta, eps, subtracts_mean, adds_one, device, allow_slow):
     out = torch.empty_like(x)
     name = "layernorm" if subtracts_mean else "gemma_rmsnorm" if adds_one else "rmsnorm"
-    _compute(device, allow_slow, name, [out], [x, weight, beta] if subtracts_mean else [x, weight], eps)
+    _compute(device, allow_slow, name, [out, x, weight, beta] if subtracts_mean else [out, x, weight], eps)
     return out
 
 
 def _added_norm(x, residual, weight, eps, adds_one, device, allow_slow):
     out, total = x.clone(memory_format=torch.contiguous_format), residual.clone(memory_format=torch.contiguous_format)
-    _compute(device, allow_slow, "gemma_fused_add_rmsnorm" if adds_one else "fused_add_rmsnorm", [out, total], [weight], eps)
+    _compute(device, allow_slow, "gemma_fused_add_rmsnorm" if adds_one else "fused_add_rmsnorm", [out, total, weight], eps)
     return out, total
 
 
-def _norm_gradients(d_out, x, weight, beta, d_sum, eps, subtracts_mean, adds_one, needs_weight, needs_beta, device):
-    d, there, w, s = _there(device, d_out, x, weight, d_sum)
-    options = {"dbeta": _there(device, torch.empty_like(beta))[0]} if needs_beta else {}
-    dx, dweight, dbeta = _back(device, *norm_backward(
-        d, there, w, eps, subtracts_mean=subtracts_mean, adds_one=adds_one, d_sum=s, needs_dweight=needs_weight, **options))
-    nothing = x.new_empty(0)
-    return [dx, dweight if needs_weight else nothing, dbeta if needs_beta else nothing]
+def _modulated_norm(x, scale, shift, eps, device, allow_slow):
+    out = torch.empty_like(x)
+    _compute(device, allow_slow, "adaptive_layernorm", [out, x, scale, shift], eps)
+    return out
 
 
-def _fake_norm_gradients(d_out, x, weight, beta, d_sum, eps, subtracts_mean, adds_one, needs_weight, needs_beta, device):
+def _like_norm_of_sum(x, residual, *_):
+    return tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, residual))
+
+
+def _gated_norm(x, residual, gate, scale, shift, eps, device, allow_slow):
+    out, total = torch.empty_like(x, memory_format=torch.contiguous_format), residual.clone(memory_format=torch.contiguous_format)
+    _compute(device, allow_slow, "gated_residual_layernorm", [out, x, total, gate, scale, shift], eps)
+    return out, total
+
+
+def _new(like):
+    """Returns a new gradient by weights: contiguous, however these are repeated."""
+    return like.new_empty(like.shape)
+
+
+def _fake_norm_gradients(d_out, x, weight, beta, d_sum, gate, gated, eps, subtracts_mean, adds_one, needs_weight, needs_beta, device):
+    """Returns new gradients by x, weight, beta, gated and gate; those that are not needed are empty."""
     nothing = x.new_empty(0)
-    return [torch.empty_like(x), torch.empty_like(weight) if needs_weight else nothing,
-            torch.empty_like(beta) if needs_beta else nothing]
+    row = weight if gate is None else gate
+    return [torch.empty_like(x, memory_format=torch.contiguous_format), _new(weight) if needs_weight else nothing,
+            _new(beta) if needs_beta else nothing,
+            nothing if gate is None else torch.empty_like(x, memory_format=torch.contiguous_format),
+            nothing if gated is None else _new(row)]
+
+
+def _norm_gradients(*arguments):
+    d_out, x, weight, beta, d_sum, gate, gated, eps, subtracts_mean, adds_one, needs_weight, _, device = arguments
+    like = _fake_norm_gradients(*arguments)
+    names = "dx", "dweight", "dbeta", "d_gated", "dgate"
+    given = {name: _there(device, to)[0] for name, to in zip(names, like, strict=True) if to.numel() or name == "dx"}
+    d, there, w, s, gate, gated = _there(device, d_out, x, weight, d_sum, gate, gated)
+    results = _back(device, *norm_backward(d, there, w, eps, subtracts_mean=subtracts_mean, adds_one=adds_one, d_sum=s, gate=gate,
+                                           gated=gated, **given))
+    return [to if result is None else result for to, result in zip(like, results, strict=True)]
 
 
 def _keep_norm(ctx, inputs, output):
@@ -123,8 +150,8 @@ def _keep_norm(ctx, inputs, output):
 def _gradients_of_norm(ctx, d_out):
     x, weight, beta = ctx.saved_tensors
     _, needs_weight, needs_beta = ctx.needs_input_grad[:3]
-    dx, dweight, dbeta = torch.ops.quern.norm_gradients(d_out, x, weight, beta, None, ctx.eps, ctx.subtracts_mean, ctx.adds_one,
-                                                        needs_weight, needs_beta, ctx.device)
+    dx, dweight, dbeta, *_ = torch.ops.quern.norm_gradients(d_out, x, weight, beta, None, None, None, ctx.eps, ctx.subtracts_mean,
+                                                            ctx.adds_one, needs_weight, needs_beta, ctx.device)
     return dx, dweight if needs_weight else None, dbeta if needs_beta else None, *(None,) * 5
 
 
@@ -136,19 +163,49 @@ def _keep_added_norm(ctx, inputs, output):
 def _gradients_of_added_norm(ctx, d_out, d_total):
     total, weight = ctx.saved_tensors
     needs_weight = ctx.needs_input_grad[2]
-    dx, dweight, _ = torch.ops.quern.norm_gradients(d_out, total, weight, None, d_total, ctx.eps, False, ctx.adds_one, needs_weight,
-                                                    False, ctx.device)
+    dx, dweight, *_ = torch.ops.quern.norm_gradients(d_out, total, weight, None, d_total, None, None, ctx.eps, False, ctx.adds_one,
+                                                     needs_weight, False, ctx.device)
     return dx, dx, dweight if needs_weight else None, *(None,) * 4
+
+
+def _keep_modulated_norm(ctx, inputs, output):
+    x, scale, shift, ctx.eps, ctx.device, _ = inputs
+    ctx.save_for_backward(x, scale, shift)
+
+
+def _gradients_of_modulated_norm(ctx, d_out):
+    x, scale, shift = ctx.saved_tensors
+    _, needs_scale, needs_shift = ctx.needs_input_grad[:3]
+    dx, dscale, dshift, *_ = torch.ops.quern.norm_gradients(d_out, x, scale, shift, None, None, None, ctx.eps, True, True, needs_scale,
+                                                            needs_shift, ctx.device)
+    return dx, dscale if needs_scale else None, dshift if needs_shift else None, None, None, None
+
+
+def _keep_gated_norm(ctx, inputs, output):
+    x, _, gate, scale, shift, ctx.eps, ctx.device, _ = inputs
+    ctx.save_for_backward(x, gate, scale, shift, output[1])
+
+
+def _gradients_of_gated_norm(ctx, d_out, d_total):
+    x, gate, scale, shift, total = ctx.saved_tensors
+    needs_x, _, needs_gate, needs_scale, needs_shift = ctx.needs_input_grad[:5]
+    d_residual, dscale, dshift, dx, dgate = torch.ops.quern.norm_gradients(
+        d_out, total, scale, shift, d_total, gate if needs_x else None, x if needs_gate else None, ctx.eps, True, True, needs_scale,
+        needs_shift, ctx.device)
+    return (dx if needs_x else None, d_residual, dgate if needs_gate else None, dscale if needs_scale else None,
+            dshift if needs_shift else None, None, None, None)
 
 
 _define("norm_rows(Tensor x, Tensor? weight, Tensor? beta, float eps, bool subtracts_mean, bool adds_one, str device, bool allow_slow) "
         "-> Tensor", _norm, lambda x, *_: torch.empty_like(x), _gradients_of_norm, _keep_norm)
 _define("added_norm_rows(Tensor x, Tensor residual, Tensor weight, float eps, bool adds_one, str device, bool allow_slow) "
-        "-> (Tensor, Tensor)", _added_norm,
-        lambda x, residual, *_: tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, residual)),
-        _gradients_of_added_norm, _keep_added_norm)
-_define("norm_gradients(Tensor d_out, Tensor x, Tensor? weight, Tensor? beta, Tensor? d_sum, float eps, bool subtracts_mean, "
-        "bool adds_one, bool needs_weight, bool needs_beta, str device) -> Tensor[]", _norm_gradients, _fake_norm_gradients,
+        "-> (Tensor, Tensor)", _added_norm, _like_norm_of_sum, _gradients_of_added_norm, _keep_added_norm)
+_define("modulated_norm_rows(Tensor x, Tensor scale, Tensor shift, float eps, str device, bool allow_slow) -> Tensor", _modulated_norm,
+        lambda x, *_: torch.empty_like(x), _gradients_of_modulated_norm, _keep_modulated_norm)
+_define("gated_norm_rows(Tensor x, Tensor residual, Tensor gate, Tensor scale, Tensor shift, float eps, str device, bool allow_slow) "
+        "-> (Tensor, Tensor)", _gated_norm, _like_norm_of_sum, _gradients_of_gated_norm, _keep_gated_norm)
+_define("norm_gradients(Tensor d_out, Tensor x, Tensor? weight, Tensor? beta, Tensor? d_sum, Tensor? gate, Tensor? gated, "
+        "float eps, bool subtracts_mean, bool adds_one, bool needs_weight, bool needs_beta, str device) -> Tensor[]", _norm_gradients, _fake_norm_gradients,
         _refuse_second("norm"), _keep_nothing)
 
 
@@ -157,9 +214,9 @@ _define("norm_gradients(Tensor d_out, Tensor x, Tensor? weight, Tensor? beta, Te
 def _activation(x, function, limit, device, allow_slow):
     out = x.new_empty(*x.shape[:-1], x.shape[-1] // 2)
     if limit:
-        _compute(device, allow_slow, "act_and_mul", [out], [x], function, limit)
+        _compute(device, allow_slow, "act_and_mul", [out, x], function, limit)
     else:
-        _compute(device, allow_slow, f"{_ACTIVATIONS[function]}_and_mul", [out], [x])
+        _compute(device, allow_slow, f"{_ACTIVATIONS[function]}_and_mul", [out, x])
     return out
 
 
@@ -193,7 +250,7 @@ def _like_both(q, k, *_):
 def _rotate(op, device, allow_slow, q, k, *rest, numbers):
     q, k = _there("", q, k)
     q_out, k_out = _like_both(q, k)
-    _compute(device, allow_slow, op, [q_out, None if k is None else k_out], [q, k, *rest], *numbers)
+    _compute(device, allow_slow, op, [q_out, None if k is None else k_out, q, k, *rest], *numbers)
     return q_out, k_out
 
 
@@ -271,8 +328,12 @@ def _rope_positions(where, q, k, pos_ids, rotary_dim, interleave, scale, theta, 
 
 def _normed_rope(where, q, k, q_weight, k_weight, cos, sin, rotary_dim, eps, interleave):
     """Norms heads, which rounds them to their dtype, and rotates them."""
-    q = q if q_weight is None else _quern.norm_rows(q, q_weight, None, eps, False, False, *where)
-    k = k if k_weight is None or k is None else _quern.norm_rows(k, k_weight, None, eps, False, False, *where)
+    def normed(x, weight):
+        if x is None or weight is None:
+            return x
+        return _quern.norm_rows(x if x.ndim <= 3 else x.flatten(0, -3), weight, None, eps, False, False, *where).view(x.shape)
+
+    q, k = normed(q, q_weight), normed(k, k_weight)
     return _pair(_quern.rotated_by_tables(q, k, cos, sin, rotary_dim, bool(interleave), *where), k)
 
 
@@ -284,6 +345,14 @@ def _added_rms(adds_one):
     return lambda where, x, residual, weight, eps: _quern.added_norm_rows(x, residual, weight, eps, adds_one, *where)
 
 
+def _modulated(where, x, scale, shift, eps):
+    return _quern.modulated_norm_rows(x, scale, shift, eps, *where)
+
+
+def _gated_residual(where, x, residual, gate, scale, shift, eps):
+    return _quern.gated_norm_rows(x, residual, gate, scale, shift, eps, *where)
+
+
 def _gated(function):
     return lambda where, x: _quern.activation_rows(x, function, 0.0, *where)
 
@@ -293,6 +362,7 @@ _RECORDED = {
     "rmsnorm": _rms(False), "gemma_rmsnorm": _rms(True),
     "fused_add_rmsnorm": _added_rms(False), "gemma_fused_add_rmsnorm": _added_rms(True),
     "layernorm": lambda where, x, gamma, beta, eps: _quern.norm_rows(x, gamma, beta, eps, True, False, *where),
+    "adaptive_layernorm": _modulated, "gated_residual_layernorm": _gated_residual,
     "silu_and_mul": _gated(0), "gelu_and_mul": _gated(1), "gelu_tanh_and_mul": _gated(2),
     "act_and_mul": lambda where, x, function, limit: _quern.activation_rows(x, function, limit, *where),
     "apply_rope": _rope, "apply_llama31_rope": _rope,
