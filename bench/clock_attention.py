@@ -5,9 +5,12 @@
     git clone --filter=blob:none --no-checkout https://github.com/ROCm/aiter CLONE
     python bench/clock_attention.py --aiter CLONE                      every case
     python bench/clock_attention.py --aiter CLONE --only flux --json result.json
+    python bench/clock_attention.py --aiter CLONE --prepare FOLDER     writes AITER's code objects there: FOLDER is then as good
+    python bench/clock_attention.py --aiter FOLDER --jobs 60           as CLONE, on a machine of more cores
 
 Times are modelled, with the board's power limit and without it; nothing is measured. Each side of a case runs once in a
-process of its own, in bf16, on the same modelled chip. AITER's forward kernels of an MI300X round weights to nearest even
+process of its own, in bf16, on the same modelled chip; with "fp8" in a case's name keys and values are of the chip's e4m3, and
+beside quern's kernel stands the one that takes every kind of FP8, attention.gpu_tile_*. AITER's forward kernels of an MI300X round weights to nearest even
 (rtne), to nearest with ties away from zero (rtna) or cut them (rtz); quern's round as rtna does, since weights are not
 negative. On an MI355X both round to nearest even, by an instruction. AITER has no code object for heads of 64: what is
 published is of a kernel that it compiles. Published times are of the very code objects, on silicon; TFLOP/s count no work
@@ -15,6 +18,7 @@ that a causal mask leaves out. tools/report.py makes the table of docs/performan
 """
 
 import argparse
+import concurrent.futures
 import ctypes
 import json
 import math
@@ -35,9 +39,10 @@ import kernels  # noqa: E402
 import objects  # noqa: E402
 
 ROUNDINGS = "rtne", "rtna", "rtz"
+FP8 = {"gfx942": "float8_e4m3fnuz", "gfx950": "float8_e4m3fn"}
 # name: chip, batch, heads, tokens, head_dim, v's head_dim, causal, published TFLOP/s by side
 CASES = {name: SimpleNamespace(name=name, chip=chip, batch=batch, heads=heads, tokens=tokens, qk=qk, vo=vo, causal=causal,
-                               published=published)
+                               cache=FP8[chip] if "fp8" in name else "bfloat16", published=published)
          for name, chip, batch, heads, tokens, qk, vo, causal, published in (
     ("flux", "gfx942", 1, 24, 4608, 128, 128, False, {}),
     ("16384", "gfx942", 2, 24, 16384, 128, 128, False, {"rtne": 449, "rtna": 478, "rtz": 522}),
@@ -48,7 +53,10 @@ CASES = {name: SimpleNamespace(name=name, chip=chip, batch=batch, heads=heads, t
     ("full-64", "gfx942", 2, 24, 16384, 64, 64, False, {}),
     ("mla", "gfx942", 1, 24, 4096, 192, 128, False, {}),
     ("full-256", "gfx942", 1, 24, 4096, 256, 256, False, {}),
+    ("fp8", "gfx942", 1, 24, 4096, 128, 128, False, {}),
+    ("fp8-64", "gfx942", 1, 24, 4096, 64, 64, False, {}),
     ("mi355x", "gfx950", 1, 16, 20480, 128, 128, False, {}),
+    ("mi355x-fp8", "gfx950", 1, 24, 4096, 128, 128, False, {}),
 )}
 
 
@@ -89,15 +97,16 @@ class Library:
         if getattr(self.lib, name)(*arguments):
             raise SystemExit(f"{name}: {self.lib.qn_last_error().decode()}")
 
-    def tensor(self, shape, byte):
-        """Returns a new bf16 tensor, every byte of which is `byte`."""
-        size = math.prod(shape) * 2
+    def tensor(self, shape, byte, dtype="bfloat16"):
+        """Returns a new tensor, every byte of which is `byte`."""
+        code, bits = peer_common.CODES[dtype]
+        size = math.prod(shape) * bits // 8
         data, dims = ctypes.c_void_p(), (ctypes.c_int64 * len(shape))(*shape)
         self.call("qn_malloc", self.device, ctypes.byref(data), ctypes.c_int64(size))
         on = self.lib.qn_device_id(self.device)
-        out = peer_common.DLTensor(data.value, on.type, on.id, len(shape), 4, 16, 1, dims, None, 0)
+        out = peer_common.DLTensor(data.value, on.type, on.id, len(shape), code, bits, 1, dims, None, 0)
         host = ctypes.create_string_buffer(bytes([byte]) * size, size)
-        of_host = peer_common.DLTensor(ctypes.addressof(host), peer_common.CPU, 0, len(shape), 4, 16, 1, dims, None, 0)
+        of_host = peer_common.DLTensor(ctypes.addressof(host), peer_common.CPU, 0, len(shape), code, bits, 1, dims, None, 0)
         self.call("qn_copy", self.stream, ctypes.byref(out), ctypes.byref(of_host))
         out.keep = dims
         return out
@@ -107,8 +116,8 @@ def run_quern(options, case):
     quern = Library(options.library, case.chip)
     shape = case.batch, case.tokens, case.heads
     tensors = {"o": quern.tensor((*shape, case.vo), kernels.ZERO)}
-    for name, dim in (("q", case.qk), ("k", case.qk), ("v", case.vo)):
-        tensors[name] = quern.tensor((*shape, dim), kernels.SMALL)
+    for name, dim, dtype in (("q", case.qk, "bfloat16"), ("k", case.qk, case.cache), ("v", case.vo, case.cache)):
+        tensors[name] = quern.tensor((*shape, dim), kernels.SMALL, dtype)
     args = peer_attention.AttentionArgs(struct_size=ctypes.sizeof(peer_attention.AttentionArgs), layout=peer_attention.NHD,
                                         is_causal=case.causal, **{name: ctypes.pointer(t) for name, t in tensors.items()})
     quern.call("qn_attention", quern.stream, ctypes.byref(args))
@@ -123,6 +132,8 @@ def model(options, case, side):
     with tempfile.TemporaryDirectory() as folder:
         profile = pathlib.Path(folder) / "profile.json"
         env = dict(os.environ, QUERN_SIM=f"arch={case.chip};clock=sample;profile={profile}")
+        if side == "tile":
+            env["QUERN_FORCE"] = f"attention=attention.gpu_tile_{case.qk}_bf16_fp8"
         done = subprocess.run([sys.executable, __file__, "--library", options.library, "--aiter", options.aiter, "--one",
                                case.name, side], env=env, capture_output=True, text=True)
         if done.returncode:
@@ -137,40 +148,81 @@ def model(options, case, side):
 
 
 def sides_of(case):
+    if case.cache != "bfloat16":
+        return "quern", "tile"
     if not case.qk == case.vo == 128:
         return ("quern",)
     return ("quern", *ROUNDINGS) if case.chip == "gfx942" else ("quern", "rtne")
 
 
-def command_of(options):
-    """Returns the command that writes what this one writes."""
-    only = "".join(f" --only {name}" for name in options.only or ())
-    return f"python bench/clock_attention.py --aiter CLONE{only} --json bench/results/{options.json.name}"
+def command_of(name, options):
+    """Returns the command that writes what this one writes; AITER's code objects are the same out of a clone and a folder."""
+    only = "".join(f" --only {case}" for case in options.only or ())
+    aiter = " --aiter CLONE" if options.aiter else ""
+    return f"python bench/{name}.py{aiter}{only} --json bench/results/{options.json.name}"
+
+
+def add_options(parser, cases=None):
+    """Adds the options of both benchmarks beside AITER's code objects."""
+    parser.add_argument("--aiter", help="a clone of github.com/ROCm/aiter, or a folder that --prepare filled")
+    parser.add_argument("--library", default=str(ROOT / "build/release/libquern.so"))
+    parser.add_argument("--only", choices=cases, action="append", help="this case; again for others")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument("--prepare", metavar="FOLDER", help="write AITER's code objects there and stop")
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+
+
+def check_options(parser, options):
+    if options.jobs < 1:
+        parser.error(f"--jobs: found {options.jobs}, accepted: 1 and more")
+    if options.prepare and not options.aiter:
+        parser.error("--prepare: found no --aiter, of which it writes code objects")
+    if options.prepare and options.json:
+        parser.error("--prepare: found --json beside it, for which there are no figures")
+
+
+def modelled(options, tasks, work, size):
+    """Yields what work(task) returns for each task, in order; with several processes the largest tasks begin first."""
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        begun = {task: pool.submit(work, task) for task in sorted(tasks, key=size, reverse=True)}
+        try:
+            yield from (begun[task].result() for task in tasks)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def prepare(options):
+    with objects.exporting(options.prepare):
+        for name in options.only or CASES:
+            for side in set(sides_of(CASES[name])) & set(ROUNDINGS):
+                aiter_object(options.aiter, CASES[name], side)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--aiter", required=True, help="a clone of github.com/ROCm/aiter")
-    parser.add_argument("--library", default=str(ROOT / "build/release/libquern.so"))
-    parser.add_argument("--only", choices=CASES, action="append", help="this case; again for others")
-    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    add_options(parser, CASES)
     options = parser.parse_args()
+    check_options(parser, options)
+    if not options.aiter:
+        parser.error("--aiter: found none, accepted: a clone of github.com/ROCm/aiter")
     if options.one:
         name, side = options.one
-        return run_quern(options, CASES[name]) if side == "quern" else run_aiter(options, CASES[name], side)
+        return run_aiter(options, CASES[name], side) if side in ROUNDINGS else run_quern(options, CASES[name])
+    if options.prepare:
+        return prepare(options)
     report = {"benchmark": "clock_attention", "times": "modelled", "aiter": objects.COMMIT, "results": []}
     if options.json:
-        report["command"] = command_of(options)
+        report["command"] = command_of("clock_attention", options)
     print(f"{'case':12} {'side':6} {'us':>10} {'no limit':>10} {'TFLOP/s':>8} {'published':>9}")
-    for name in options.only or CASES:
-        for side in sides_of(CASES[name]):
-            r = model(options, CASES[name], side)
-            report["results"].append(r)
-            print(f"{name:12} {side:6} {r['us']:10.1f} {r['us_without_limit']:10.1f} {r['tflops']:8.1f} "
-                  f"{r['published_tflops'] or '':>9}", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    tasks = [(name, side) for name in options.only or CASES for side in sides_of(CASES[name])]
+    for r in modelled(options, tasks, lambda task: model(options, CASES[task[0]], task[1]),
+                      lambda task: operations_of(CASES[task[0]])):
+        report["results"].append(r)
+        print(f"{r['name']:12} {r['side']:6} {r['us']:10.1f} {r['us_without_limit']:10.1f} {r['tflops']:8.1f} "
+              f"{r['published_tflops'] or '':>9}", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@
     git clone --filter=blob:none --no-checkout https://github.com/ROCm/aiter CLONE
     python bench/clock_decode.py --aiter CLONE                            every case
     python bench/clock_decode.py --only mla-64x4096x16-fp8 --json result.json   this one, without AITER
+    python bench/clock_decode.py --aiter CLONE --prepare FOLDER           writes AITER's code objects there: FOLDER is then as
+    python bench/clock_decode.py --aiter FOLDER --jobs 60                 good as CLONE, on a machine of more cores
 
 Times are modelled, with the board's power limit and without it, of the sum of a call's kernels; nothing is measured. A case
 is one token for each request, from pages of 16 keys in random order (MLA: quern 64, AITER 1): attention of 32 heads
@@ -34,7 +36,7 @@ from peer_common import CODES, CPU, DLTensor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sim/clock/calibration"))
-from clock_attention import Library  # noqa: E402
+from clock_attention import Library, add_options, check_options, command_of, modelled  # noqa: E402
 import hip  # noqa: E402
 import kernels  # noqa: E402
 import objects  # noqa: E402
@@ -182,10 +184,15 @@ def mangled(name):
     return f"_ZN5aiter{len(name)}{name}E"
 
 
+def aiter_object(clone, case):
+    """Returns the code object of AITER that takes a case, and its name."""
+    name = MLA[case.kind, case.heads] if case.is_mla else PA[case.kind]
+    return objects.show(clone, "gfx942", f"{'mla' if case.is_mla else 'pa'}/{name}.co"), name
+
+
 def launch_pa(options, case, api):
     """csrc/py_itfs_cu/asm_pa.cu"""
-    name = PA[case.kind]
-    image = objects.show(options.aiter, "gfx942", f"pa/{name}.co")
+    image, name = aiter_object(options.aiter, case)
     each, tokens = case.keys // case.page, case.batch * QO_HEADS * DIM * 2
     half, page_bytes = case.bytes // 2, KV_HEADS * case.page * DIM * case.size
     scales = 4 * case.batch * case.keys * KV_HEADS
@@ -209,8 +216,7 @@ def parts_of(case):
 
 def launch_mla(options, case, api):
     """csrc/py_itfs_cu/asm_mla.cu; the parts' merge is not launched."""
-    name, parts, row = MLA[case.kind, case.heads], parts_of(case), LATENT + ROPE
-    image = objects.show(options.aiter, "gfx942", f"mla/{name}.co")
+    (image, name), parts, row = aiter_object(options.aiter, case), parts_of(case), LATENT + ROPE
     rows, tokens = case.batch * parts * case.heads, case.batch * case.keys
     scale = api.buffer(4, kernels.SMALL)
     block = kernels.pack([
@@ -249,35 +255,39 @@ def model(options, name, side):
             "tflops": round(case.flops / ns / 1e3, 1), "gb_s": round(case.bytes / ns, 1), "of_limit": case.limit_us() * 1e3 / ns}
 
 
-def command():
-    """Returns the command without what differs from machine to machine."""
-    words = ["CLONE" if before == "--aiter" else word for before, word in zip(["", *sys.argv], sys.argv)]
-    return "python bench/clock_decode.py " + " ".join(words[1:])
+def sides_of(options, name):
+    """Returns a case's sides; AITER's kernels have no choice of a chunk."""
+    return ("quern", "aiter") if options.aiter and "@" not in name else ("quern",)
+
+
+def prepare(options):
+    with objects.exporting(options.prepare):
+        for name in options.only or CASES:
+            if "aiter" in sides_of(options, name):
+                aiter_object(options.aiter, Case(name))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--aiter", help="a clone of github.com/ROCm/aiter")
-    parser.add_argument("--library", default=str(ROOT / "build/release/libquern.so"))
-    parser.add_argument("--only", action="append", help="this case; again for others")
-    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    add_options(parser)
     options = parser.parse_args()
+    check_options(parser, options)
     if options.one:
         name, side = options.one
         return {"quern": run_quern, "aiter": run_aiter}[side](options, Case(name))
-    results = []
-    print(f"{'case':24} {'side':6} {'us':>9} {'no limit':>9} {'TFLOP/s':>8} {'GB/s':>7} {'of limit':>8}")
-    for name in options.only or CASES:
-        for side in ("quern", "aiter") if options.aiter and "@" not in name else ("quern",):
-            r = model(options, name, side)
-            results.append(r)
-            print(f"{name:24} {side:6} {r['us']:9.1f} {r['us_without_limit']:9.1f} {r['tflops']:8.1f} {r['gb_s']:7.0f} "
-                  f"{r['of_limit']:8.0%} {r['kernel']}", flush=True)
+    if options.prepare:
+        return prepare(options)
+    report = {"benchmark": "clock_decode", "times": "modelled", "chip": "gfx942", "aiter": objects.COMMIT, "results": []}
     if options.json:
-        options.json.write_text(json.dumps(
-            {"benchmark": "clock_decode", "times": "modelled", "chip": "gfx942", "aiter": objects.COMMIT, "command": command(),
-             "results": results}, indent=1) + "\n")
+        report["command"] = command_of("clock_decode", options)
+    print(f"{'case':24} {'side':6} {'us':>9} {'no limit':>9} {'TFLOP/s':>8} {'GB/s':>7} {'of limit':>8}")
+    tasks = [(name, side) for name in options.only or CASES for side in sides_of(options, name)]
+    for r in modelled(options, tasks, lambda task: model(options, *task), lambda task: Case(task[0]).flops):
+        report["results"].append(r)
+        print(f"{r['case']:24} {r['side']:6} {r['us']:9.1f} {r['us_without_limit']:9.1f} {r['tflops']:8.1f} {r['gb_s']:7.0f} "
+              f"{r['of_limit']:8.0%} {r['kernel']}", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

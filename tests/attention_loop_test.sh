@@ -71,6 +71,10 @@ gfx1151 bf16 256 tile 8
 gfx1201 bf16 64 tile 7
 gfx1201 bf16 128 tile 5
 gfx1201 bf16 256 tile 7
+gfx942 e4m3fnuz 64 mfma 8
+gfx942 e4m3fnuz 128 mfma 4.5
+gfx950 e4m3fn 64 mfma 13
+gfx950 e4m3fn 128 mfma 7.5
 gfx942 e4m3fnuz 128 tile 4.5
 gfx942 e4m3fn 128 tile 8
 gfx942 e5m2 128 tile 6

@@ -95,6 +95,18 @@ static const qni_attention_spec specs[] = {
     {RAGGED, 2, {33, 8}, {20, 40}, HEADS(2, 1, 192), .dim_vo = 128, TYPES(QNI_E5M2, QNI_E4M3FN, QNI_F32),
      .is_causal = true},
     {DENSE, 1, {40}, {40}, HEADS(2, 1, 64), TYPES(QNI_E4M3FN, QNI_BF16, QNI_BF16)},
+    // FP8 caches of the target's own kind in prompts.
+    {PAGED, 3, {70, 33, 1}, {83, 40, 10}, HEADS(4, 2, 128), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .page = 16,
+     .is_causal = true, .has_lse = true, QUICK},
+    {PAGED, 2, {20, 37}, {150, 97}, HEADS(2, 1, 128), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .page = 16,
+     .has_lse = true, QUICK},
+    {RAGGED, 2, {33, 21}, {97, 64}, HEADS(2, 1, 64), TYPES(QNI_BF16, QNI_E4M3FNUZ, QNI_BF16), .has_sinks = true, QUICK},
+    {PADDED, 2, {130}, {129, 77}, HEADS(1, 1, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .is_causal = true,
+     .has_left = true, .left = 40, .has_lse = true, QUICK},
+    {DENSE, 1, {40}, {90}, HEADS(2, 1, 128), TYPES(QNI_E4M3FNUZ, QNI_E4M3FNUZ, QNI_BF16), .chunk = 48,
+     .has_scales = true, .has_negative_scales = true, .has_lse = true},
+    {DENSE, 1, {20}, {40}, HEADS(4, 2, 64), F16, .is_causal = true, .has_scales = true, .has_negative_scales = true},
+    {PAGED, 1, {130}, {300}, HEADS(2, 1, 64), TYPES(QNI_E4M3FN, QNI_E4M3FN, QNI_BF16), .page = 32, .is_hnd = true},
     // Ragged, padded.
     {RAGGED, 3, {5, 0, 70}, {9, 4, 80}, HEADS(4, 2, 64), BF16, .is_causal = true, .has_lse = true, QUICK},
     {RAGGED, 3, {1, 30, 3}, {100, 30, 0}, HEADS(2, 2, 128), F16, .is_hnd = true, .has_lse = true},

@@ -8,10 +8,10 @@
 
 #include <math.h>
 
-// Each code has a request of one key; all elements of the key, and of its value, are the code. A
-// request has one row, or more rows than the kernel for few rows takes, by as many query heads for
-// the one kv head.
-enum { CODES = 256, DIM = 8, HEADS = 17, COUNT = CODES * DIM, MOST = COUNT * HEADS };
+// Each code has a request of one key; all elements of the key, and of its value, are the code, as
+// many as every kernel for heads of up to 64 takes. A request has one row, or more rows than the
+// kernel for few rows takes, by as many query heads for the one kv head.
+enum { CODES = 256, DIM = 64, HEADS = 17, COUNT = CODES * DIM, MOST = COUNT * HEADS };
 
 typedef struct setup {
     qn_device *device;
@@ -65,7 +65,7 @@ static void run(setup *s, void *k, void *v, float *o, float *lse) {
     static uint16_t q[MOST];
     box boxes[5];
     for (int i = 0; i < MOST; i++)
-        qni_put(s->q_dtype, q, i, 0x1p-3); // 1 / DIM
+        qni_put(s->q_dtype, q, i, 1.0 / DIM);
     make(s, &boxes[0], s->q_dtype, 4, s->heads, q);
     make(s, &boxes[1], s->kind, 4, 1, k);
     make(s, &boxes[2], s->kind, 4, 1, v);

@@ -2,9 +2,9 @@
 // Attention of prompts on CDNA's matrix cores at their full rate: vector work stands between matrix
 // instructions, and a SIMD's other waves, of other workgroups, multiply where this one waits.
 //
-// Needs     MFMA of 16-bit kinds, copies to LDS; q, k and v of one 16-bit kind; head dims of
-//           exactly QK_D and QK_D_VO, multiples of 64; scores that are the product times a positive
-//           number
+// Needs     MFMA of 16-bit kinds, copies to LDS; q, k and v of one 16-bit kind, or with QK_FP8 k
+//           and v of the target's own e4m3 and q of that or of 16 bits; head dims of exactly QK_D
+//           and QK_D_VO, multiples of 64; scores that are scaled products
 // Tile      128 rows by QK_TILE keys: 4 waves of 32 rows
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer;
 //           QK_WAVES run on a compute unit
@@ -13,14 +13,15 @@
 //           transposes as it is read; else an entry of 16 bytes has a lane's eight keys of a column
 //           (attention_mfma_values_gpu.h)
 // Registers q, o; a tile's scores, the next tile's; k and v as operands; v on its way, unless it is
-//           copied to LDS
+//           copied to LDS; codes on their way
 // Edges     keys past the end are zeros, since they are outside their buffer, and are hidden; only
 //           a tile that not all of a wave's rows see pays for hiding some
 // Schedule  of tile t: scores (t), between their products most weights (t - 1), reads of v (t - 1),
 //           v (t) to LDS, loads of v (t + 1); meet; o (t - 1), between its products the other
 //           weights, the largest of scores (t), copies of k (t + QK_STAGES) to LDS, reads of k
-//           (t + 1). Where v is copied, v (t - 1 + QK_STAGES) beside k, and not before. Pins keep
-//           each step where it stands
+//           (t + 1). Where v is copied, v (t - 1 + QK_STAGES) beside k, and not before. With QK_FP8
+//           k (t + 2) to LDS and loads of k (t + 3) in place of the copies. Pins keep each step
+//           where it stands
 #include "attention_mfma_values_gpu.h"
 #include "attention_store_gpu.h"
 
@@ -81,6 +82,8 @@ QD_INLINE void weigh_step(row *r, const scores *x, uint32_t step, weights *out) 
         pack_some(r, weighed_by(step - 1), weighed_by(step), out);
 }
 
+#define MOVES_VALUES (QK_FP8 || !QD_READS_TRANSPOSED) // through registers
+
 /** What a wave has on its way from tile to tile. */
 typedef struct flow {
     const part *p;
@@ -90,18 +93,23 @@ typedef struct flow {
     uint32_t k_at[4], v_at[V_PLACES]; // the movers', at the laps of what is read next
     uint32_t lap;                     // of this tile: 0 or 1
     qd_u32x4 keys[KEY_PIECES], values[VALUE_PIECES];
-#if !QD_READS_TRANSPOSED
-    uint32_t moving[VALUES][4];
+#if QK_FP8
+    qd_u32x2 moving_keys[SLABS];
+#endif
+#if MOVES_VALUES
+    moving_values moving;
 #endif
     weights weights;
 } flow;
 
+#if !QK_FP8
 QD_INLINE void copy_keys(const flow *f, QD_LDS uint8_t *to, uint32_t begin, uint32_t i) {
     const uint32_t unit = unit_copied(i / SLABS);
     copy_slab(to, buffer_of(f->p, &f->k.from, f->is_paged, begin, unit), f->k.places, SLABS, i);
 }
+#endif
 
-#if QD_READS_TRANSPOSED
+#if !MOVES_VALUES
 
 enum { COPIES = KEY_COPIES + VALUE_COPIES, UNDER_WAY = (STAGES - 2) * COPIES };
 
@@ -142,8 +150,6 @@ QD_INLINE void fill(flow *f, uint32_t begin) {
 
 #else
 
-enum { UNDER_WAY = VALUE_LOADS };
-
 /** Starts load i of the tile of v that begins at key `begin`. */
 QD_INLINE void fetch_values(flow *f, uint32_t begin, uint32_t i) {
     load_values(&f->v, buffer_of(f->p, &f->v.from, f->is_paged, begin, unit_of_values()), i,
@@ -155,11 +161,52 @@ QD_INLINE void move_values(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
     enum { HALF = KEY_STEPS / 2 };
     SHARE(n, i, VALUE_PIECES, 0, KEY_STEPS)
     f->values[n] = read_values(v_stage(!odd), f->v_at, n);
-    SHARE(n, i, 2 * VALUES, 0, HALF)
+    SHARE(n, i, VALUE_LANDS, 0, HALF)
     land_values(&f->v, v_stage(odd), n, f->moving);
     SHARE(n, i, VALUE_LOADS, HALF, KEY_STEPS)
     fetch_values(f, begin + TILE, n);
 }
+
+#if QK_FP8
+
+enum { UNDER_WAY = VALUE_LOADS + SLABS };
+
+QD_INLINE void fetch_keys(flow *f, uint32_t begin, uint32_t i) {
+    f->moving_keys[i] =
+        load_codes(f->k.codes, buffer_of(f->p, &f->k.from, f->is_paged, begin, unit_of_codes()), i);
+}
+
+/** Does step i of VALUE_STEPS of what is moved meanwhile: k. */
+QD_INLINE void move_keys(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
+    enum { HALF = VALUE_STEPS / 2 };
+    SHARE(n, i, SLABS, 0, HALF)
+    land_codes(f->k.codes, k_stage(odd), n, f->moving_keys[n]);
+    SHARE(n, i, SLABS, HALF, VALUE_STEPS)
+    fetch_keys(f, begin + (STAGES + 1) * TILE, n);
+    SHARE(n, i, KEY_PIECES, HALF, VALUE_STEPS)
+    f->keys[n] = read_keys(k_stage(!odd), f->k_at, n);
+}
+
+/** Puts the first tiles on their way, those of k's stages to LDS. BEGUN may be under way then. */
+#define BEGUN UNDER_WAY
+QD_INLINE void fill(flow *f, uint32_t begin) {
+    qd_u32x2 first[SLABS];
+    QD_UNROLL for (uint32_t t = 0; t <= STAGES; t++) {
+        QD_UNROLL for (uint32_t i = 0; i < SLABS; i++) {
+            if (t)
+                first[i] = f->moving_keys[i];
+            fetch_keys(f, begin + t * TILE, i);
+        }
+        QD_UNROLL for (uint32_t i = 0; t == STAGES && i < VALUE_LOADS; i++)
+            fetch_values(f, begin, i);
+        QD_UNROLL for (uint32_t i = 0; t && i < SLABS; i++)
+            land_codes(f->k.codes, k_stage(t - 1), i, first[i]);
+    }
+}
+
+#else
+
+enum { UNDER_WAY = VALUE_LOADS };
 
 /** Does step i of VALUE_STEPS of what is moved meanwhile: k. */
 QD_INLINE void move_keys(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
@@ -180,6 +227,7 @@ QD_INLINE void fill(flow *f, uint32_t begin) {
         fetch_values(f, begin, i);
 }
 
+#endif
 #endif
 
 /** Finds a row's top from a tile's largest product, and how its scores become weights. */
@@ -323,12 +371,35 @@ QD_INLINE void take_tiles(const part *p, const movers *m, wave *w, bool is_paged
     qd_meet_pinned(); // all waves have read the last tiles before the next ones are written
 }
 
+/** Returns two 16-bit numbers times a number; what comes out must be exact. */
+QD_INLINE uint32_t times(uint32_t x, float factor) {
+    if (QK_F16)
+        return __builtin_bit_cast(uint32_t,
+                                  __builtin_bit_cast(qd_f16x2, x) * (qd_f16x2)(_Float16)factor);
+    return qd_narrow2(false, qd_as_f32(x << 16) * factor, qd_as_f32(x & 0xFFFF0000) * factor);
+}
+
+/** Makes the row's scale positive, since only then a hidden key's score stays -infinity: a sign, a
+ *  zero or a NaN becomes q's. */
+QD_INLINE void make_positive(wave *w) {
+    row *r = &w->rows[0];
+    const bool is_positive = r->scale > 0;
+    const float factor = is_positive ? 1 : r->scale < 0 ? -1 : r->scale * 0;
+    if (!qd_ballot(!is_positive))
+        return;
+    r->scale = is_positive ? r->scale : r->scale < 0 ? -r->scale : 1;
+    QD_UNROLL for (uint32_t i = 0; i < D / 4; i++)
+        w->q[i / 4][0][i % 4] = times(w->q[i / 4][0][i % 4], factor);
+}
+
 QD_INLINE void take_rows(const part *p, const movers *m, uint32_t row_begin) {
     const uint32_t last = qd_min(row_begin + ROWS, p->row_end) - 1, end = end_key(p, last);
     const uint32_t first = qd_max(first_key(p, row_begin), p->chunk_begin);
     const uint32_t tile = p->chunk_begin + (first - p->chunk_begin) / TILE * TILE;
     wave w;
     begin_rows(p, &w, row_begin + qd_wave() * QD_MMA_COLUMNS);
+    if (D <= 192) // the host refuses such scales of others
+        make_positive(&w);
     if (tile < end && m->k.from.indices)
         take_tiles(p, m, &w, true, tile, end);
     else if (tile < end)

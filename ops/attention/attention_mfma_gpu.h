@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves keys of attention_mfma_gpu.c from memory to LDS and to operands: stages, buffers, copies.
+// Moves keys of attention_mfma_gpu.c from memory to LDS and to operands: stages, buffers, copies,
+// and codes of FP8, which go through registers.
 #ifndef QK_ATTENTION_MFMA_GPU_H
 #define QK_ATTENTION_MFMA_GPU_H
 
@@ -8,9 +9,7 @@
 
 enum { SLABS = D / 64, VALUE_SLABS = D_VO / 64, KEY_UNITS = TILE / 16 };
 enum { UNIT = QK_ATTENTION_CHUNK_UNIT, SLAB_BYTES = TILE * 128 };
-enum { ROW_LANES = 128 / QD_WIDE_COPY, COPIED = QD_WAVE / ROW_LANES }; // keys of a slab, at once
-enum { KEY_GROUPS = TILE / COPIED / WAVES }; // of keys that a wave copies at once
-static_assert(UNIT == 16 && UNIT % COPIED == 0 && KEY_GROUPS * COPIED * WAVES == TILE);
+static_assert(UNIT == 16);
 
 // Even tiles have stages of their own, and odd ones: k and v of QK_STAGES tiles at a time. Of two
 // stages of even tiles one lap of the loop takes one, and the next lap the other one.
@@ -47,10 +46,11 @@ QD_INLINE source make_source(const part *p, const qk_attention_args *g,
     const bool is_paged = g->kv_indices;
     const int64_t first =
         is_paged ? 0 : p->index * rows->block + (int64_t)p->request.kv_begin * rows->token;
-    return (source){.begin = (const char *)rows->data + (first + p->kv_head * rows->head) * 2,
+    return (source){.begin =
+                        (const char *)rows->data + (first + p->kv_head * rows->head) * KV_BYTES,
                     .indices = is_paged ? g->kv_indices + p->request.kv_begin : nullptr,
-                    .page = rows->block * 2,
-                    .row = (uint32_t)rows->token * 2,
+                    .page = rows->block * KV_BYTES,
+                    .row = (uint32_t)rows->token * KV_BYTES,
                     .page_size = g->page_size};
 }
 
@@ -69,7 +69,46 @@ QD_INLINE __amdgpu_buffer_rsrc_t buffer_of(const part *p, const source *s, bool 
     return qd_buffer(from, qd_min(left, TILE) * s->row);
 }
 
+#if QK_FP8
+
+// ---- codes of a slab, 64 columns: eight lanes have a key's. They become 16 bits on their way
+
+enum { CODE_LANES = 8, CODE_KEYS = QD_WAVE / CODE_LANES }; // of a wave
+static_assert(CODE_KEYS * WAVES == TILE && UNIT % CODE_KEYS == 0);
+
+/** Where a lane's eight codes of the first slab lie, in bytes from the begin of a tile and of a
+ *  stage. */
+typedef struct code_place {
+    uint32_t from, to;
+} code_place;
+
+QD_INLINE uint32_t key_of_codes(void) {
+    return qd_wave() * CODE_KEYS + qd_lane() / CODE_LANES;
+}
+QD_INLINE uint32_t unit_of_codes(void) {
+    return qd_wave() * CODE_KEYS / UNIT * UNIT;
+}
+
+/** Returns this lane's place; the 16-byte pieces of its key change places by `turn`. */
+QD_INLINE code_place place_codes(uint32_t row, uint32_t turn) {
+    const uint32_t key = key_of_codes(), piece = qd_lane() % CODE_LANES;
+    return (code_place){.from = key * row + piece * 8, .to = key * 128 + (piece ^ turn) * 16};
+}
+
+QD_INLINE qd_u32x2 load_codes(code_place at, __amdgpu_buffer_rsrc_t from, uint32_t slab) {
+    return qd_buffer_load2(from, at.from + slab * 64, 0);
+}
+QD_INLINE void land_codes(code_place at, QD_LDS uint8_t *to, uint32_t slab, qd_u32x2 codes) {
+    *(QD_LDS qd_u32x4 *)(to + at.to + slab * SLAB_BYTES) = qd_widen8(QD_FP8_USUAL, QK_F16, codes);
+}
+
+#else
+
 // ---- copies of a slab, 64 columns
+
+enum { ROW_LANES = 128 / QD_WIDE_COPY, COPIED = QD_WAVE / ROW_LANES }; // keys of a slab, at once
+enum { KEY_GROUPS = TILE / COPIED / WAVES }; // of keys that a wave copies at once
+static_assert(UNIT % COPIED == 0 && KEY_GROUPS * COPIED * WAVES == TILE);
 
 /** Returns the first key of a tile that the wave copies at once in group i. */
 QD_INLINE uint32_t first_copied(uint32_t i) {
@@ -101,15 +140,24 @@ QD_INLINE void copy_slab(QD_LDS uint8_t *to, __amdgpu_buffer_rsrc_t from, const 
     qd_copy_wide(to + s * SLAB_BYTES + first_copied(group) * 128, from, places[group] + s * 128);
 }
 
+#endif
+
 // ---- keys
 
-enum { KEY_COPIES = KEY_GROUPS * SLABS, KEY_PIECES = S_TILES * D / 16 };
+enum { KEY_PIECES = S_TILES * D / 16 };
+#if !QK_FP8
+enum { KEY_COPIES = KEY_GROUPS * SLABS };
+#endif
 
 /** What a lane moves of k, and where to. */
 typedef struct key_mover {
     source from;
+#if QK_FP8
+    code_place codes;
+#else
     uint32_t places[KEY_GROUPS]; // in memory
-    uint32_t at[4];              // in LDS, of a lane's operands: pieces 0 or 1, 2 or 3, …
+#endif
+    uint32_t at[4]; // in LDS, of a lane's operands: pieces 0 or 1, 2 or 3, …
 } key_mover;
 
 /** Returns the number with which the 16-byte pieces of a key change places in its 128 bytes. Lanes
@@ -121,10 +169,14 @@ QD_INLINE uint32_t key_turn(uint32_t key) {
 QD_INLINE key_mover make_key_mover(const part *p, const qk_attention_args *g) {
     key_mover m = {.from = make_source(p, g, &g->k)};
     const uint32_t part = qd_mma_part(), line = qd_mma_line();
+#if QK_FP8
+    m.codes = place_codes(m.from.row, key_turn(key_of_codes()));
+#else
     QD_UNROLL for (uint32_t i = 0; i < KEY_GROUPS; i++) {
         const uint32_t key = key_copied(i);
         m.places[i] = place_copied(key, m.from.row, key_turn(key));
     }
+#endif
     QD_UNROLL for (uint32_t i = 0; i < 4; i++)
         m.at[i] = line * 128 + ((2 * i + part) ^ key_turn(line)) * 16;
     return m;

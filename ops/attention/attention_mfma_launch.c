@@ -4,14 +4,19 @@
 
 enum { UNIT = QK_ATTENTION_CHUNK_UNIT, TILE = 32 }; // keys
 
+/** Returns whether the kernel takes what becomes scores. Heads of 256 leave it no registers to turn
+ *  queries of a scale that is not positive. */
 static bool takes_scores(const qk_attention_args *g, qni_reason *why) {
     if (g->soft_cap > 0 || g->pos_encoding != QK_POS_NONE || g->mask_kind != QK_MASK_NONE ||
         g->custom_mask)
         return qni_no(why,
                       "scores have a soft cap, a position encoding or a mask; taken: products");
-    if (g->q_scales || g->k_scales)
-        return qni_no(why, "q or k has scales of heads; taken: one sm_scale");
-    return g->scale > 0 || qni_no(why, "sm_scale is %g; taken: above 0", (double)g->scale);
+    if (g->head_dim_qk <= 192 || (!g->q_scales && !g->k_scales && g->scale > 0))
+        return true;
+    return qni_no(why,
+                  "scales of heads, or an sm_scale of %g, with head_dim %u; taken: one "
+                  "sm_scale above 0",
+                  (double)g->scale, g->head_dim_qk);
 }
 
 /** Returns whether chunks begin at whole units. All requests of a plan have a caller's own chunk,
@@ -46,6 +51,9 @@ bool qni_attention_mfma_supports(const qni_variant *variant, const qn_device *de
     if (g->head_dim_qk != qk || g->head_dim_vo != vo)
         return qni_no(why, "head_dim is %u, v's %u; taken: %u, %u", g->head_dim_qk, g->head_dim_vo,
                       qk, vo);
+    if (qni_is_fp8(p->dtype_kv) && p->dtype_kv != qni_usual_e4m3(device))
+        return qni_no(why, "k and v are %s; taken: %s", qni_dtype_name(p->dtype_kv),
+                      qni_dtype_name(qni_usual_e4m3(device)));
     return takes_scores(g, why) && takes_keys(p, why);
 }
 

@@ -24,9 +24,10 @@ class Hip:
         return handle
 
     def buffer(self, size, byte):
-        """Returns a new buffer's address. Every byte of it is `byte`."""
+        """Returns a new buffer's address. Every byte of it is `byte`, on whatever stream it is used."""
         memory = self.make("hipMalloc", ctypes.c_size_t(size + SPARE))
         self.call("hipMemset", memory, ctypes.c_int(byte), ctypes.c_size_t(size + SPARE))
+        self.call("hipDeviceSynchronize")
         return memory.value
 
     def kernel(self, image, name):

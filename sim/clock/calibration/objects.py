@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code objects of AITER, out of a clone of github.com/ROCm/aiter, bare or not. Nothing is checked out."""
+"""Code objects of AITER, out of a clone of github.com/ROCm/aiter, bare or not, of which nothing is checked out; or out of a
+folder that exporting() filled from one."""
 
+import contextlib
 import csv
 import functools
 import io
+import pathlib
 import subprocess
 
 COMMIT = "e4048607a535ace3a2b51ded31b1c8c2d45c0879"
@@ -16,7 +19,38 @@ FOLDERS = {
 }
 
 
+exported = None  # exporting()'s folder
+
+
+def place(folder, arch, path):
+    return pathlib.Path(folder) / COMMIT / "hsa" / arch / path
+
+
+@contextlib.contextmanager
+def exporting(folder):
+    """Within it, what show() returns is written to a folder, which then takes the clone's place."""
+    global exported
+    exported = folder
+    table.cache_clear()
+    yield
+    exported = None
+
+
 def show(clone, arch, path):
+    data = read(clone, arch, path)
+    if exported:
+        to = place(exported, arch, path)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(data)
+    return data
+
+
+def read(clone, arch, path):
+    """Returns a file's bytes."""
+    if pathlib.Path(clone, COMMIT).is_dir():
+        if not place(clone, arch, path).exists():
+            raise SystemExit(f"{clone}: has no hsa/{arch}/{path}; --prepare writes what the cases need that it is given")
+        return place(clone, arch, path).read_bytes()
     done = subprocess.run(["git", "-C", clone, "show", f"{COMMIT}:hsa/{arch}/{path}"], capture_output=True)
     if done.returncode:
         raise SystemExit(f"{clone}: no hsa/{arch}/{path} at {COMMIT[:10]}: {done.stderr.decode().strip()}")
