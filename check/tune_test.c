@@ -158,28 +158,32 @@ static void test_others_beat_it(void **) {
 
 /** Returns a product of packed weights, as qn_gemm makes it of contiguous tensors. Nothing reads
  *  the scales. */
-static qni_gemm_problem product(int64_t m) {
+static qni_gemm_problem product_of(int64_t m, int64_t n, int64_t k) {
     static const float scales[1];
     return (qni_gemm_problem){.dtype_a = QNI_E4M3FNUZ,
                               .dtype_b = QNI_E4M3FNUZ,
                               .dtype_d = QNI_BF16,
                               .groups = 1,
                               .m = m,
-                              .n = 4096,
-                              .k = 7168,
-                              .a_row = 7168,
+                              .n = n,
+                              .k = k,
+                              .a_row = k,
                               .a_k = 1,
-                              .d_row = 4096,
+                              .d_row = n,
                               .scale_a = scales,
                               .scale_b = scales,
-                              .scale_a_row = 56,
+                              .scale_a_row = k / 128,
                               .scale_a_kb = 1,
-                              .scale_b_nb = 56,
+                              .scale_b_nb = k / 128,
                               .scale_b_kb = 1,
                               .scale_b_columns = 128,
                               .is_packed = true,
-                              .packed_n = 4096,
-                              .packed_k = 7168};
+                              .packed_n = n,
+                              .packed_k = k};
+}
+
+static qni_gemm_problem product(int64_t m) {
+    return product_of(m, 4096, 7168);
 }
 
 static void choose_with(const expected *wanted, qn_gemm_activation activation) {
@@ -222,7 +226,7 @@ static void test_gemm(void **) {
     need_sim();
     const char *text, *tile = "gemm.fp8_mfma_128x128", *few = "gemm.fp8_rows_16x32";
     child_run(choose_products, (expected[]){{4, few}, {8192, "gemm.fp8_mfma_256x128"}, {}},
-              nullptr);
+              (const char *const[]){"QUERN_TUNE=none", nullptr});
     write_table("gemm gfx942 units=1..999 n=4096 k=7168 a=e4m3fnuz m=1..8 -> "
                 "gemm.fp8_mfma_128x128\n"
                 "gemm gfx950 -> gemm.any\n"
@@ -558,7 +562,6 @@ static void list_named(void *) {
     char found[200];
     listing l = {""};
     CHILD_CHECK(qn_tune_path(found, sizeof found) == QN_E_NOT_FOUND);
-    CHILD_CHECK(qn_tune_list(nullptr, note, &l) == QN_E_NOT_FOUND);
     CHILD_CHECK(qn_tune_list("/nonesuch", note, &l) == QN_E_IO);
     CHILD_CHECK(qn_tune_list(path, note, &l) == QN_OK);
     fputs(l.text, stderr);
@@ -580,6 +583,73 @@ static void test_list(void **) {
     write_bytes("quern\ngemm\n", 11);
     assert_string_equal(child_run(list_named, nullptr, nullptr),
                         "1||||||the first line is \"quern\"; accepted: que\n");
+}
+
+/** What quern's own table says: its lines, by their device, and its faults. */
+typedef struct shipped {
+    int lines, faults;
+} shipped;
+
+static void count_shipped(void *context, const qn_tune_entry *e) {
+    shipped *s = context;
+    s->lines++;
+    s->faults += e->fault || !strstr(e->comment, " us, by costs ");
+}
+
+static void list_shipped(void *) {
+    char found[200];
+    shipped s = {};
+    CHILD_CHECK(qn_tune_list(nullptr, count_shipped, &s) == QN_OK);
+    CHILD_CHECK(s.lines > 0 && s.faults == 0);
+    CHILD_CHECK(qn_tune_path(found, sizeof found) == QN_E_NOT_FOUND);
+    CHILD_CHECK(strstr(qn_last_error(), "quern's own table"));
+}
+
+static void list_none(void *) {
+    char found[200];
+    shipped s = {};
+    CHILD_CHECK(qn_tune_path(found, sizeof found) == QN_E_NOT_FOUND);
+    CHILD_CHECK(strstr(qn_last_error(), "QUERN_TUNE is none"));
+    CHILD_CHECK(qn_tune_list(nullptr, count_shipped, &s) == QN_E_NOT_FOUND && s.lines == 0);
+}
+
+/** A call of the library's own table, on gfx942. */
+typedef struct followed {
+    qn_device *device;
+    int count;
+} followed;
+
+/** Takes a line for packed products of FP8 and compares what the largest of them runs. */
+static void follow_line(void *context, const qn_tune_entry *e) {
+    followed *f = context;
+    long n, k, m;
+    const char *rows = strstr(e->problem, " m=");
+    if (strcmp(e->device, "gfx942") != 0 || strcmp(e->op, "gemm") != 0 || !rows ||
+        sscanf(e->problem, "units=304 n=%ld k=%ld a=e4m3fnuz", &n, &k) != 2 ||
+        !strstr(e->problem, "packed=yes epilogue=none grouping=dense"))
+        return;
+    const char *last = strstr(rows, "..");
+    CHILD_CHECK(sscanf(last ? last + 2 : rows + 3, "%ld", &m) == 1);
+    const qni_gemm_problem p = product_of(m, n, k);
+    const qni_variant *found = nullptr;
+    CHILD_CHECK(qni_choose(&qni_op_gemm, f->device, &p, &found) == QN_OK);
+    CHILD_CHECK(strcmp(found->name, e->kernel) == 0);
+    f->count++;
+}
+
+static void follow_shipped(void *) {
+    followed f = {};
+    CHILD_CHECK(qn_device_open(&f.device, "sim:gfx942") == QN_OK);
+    CHILD_CHECK(qn_tune_list(nullptr, follow_line, &f) == QN_OK);
+    CHILD_CHECK(f.count > 0);
+    qn_device_close(f.device);
+}
+
+static void test_shipped(void **) {
+    child_run(list_shipped, nullptr, nullptr);
+    child_run(list_none, nullptr, (const char *const[]){"QUERN_TUNE=none", nullptr});
+    need_sim();
+    child_run(follow_shipped, nullptr, nullptr);
 }
 
 static int make(void **) {
@@ -609,6 +679,7 @@ int main(void) {
         cmocka_unit_test(test_refused_files),
         cmocka_unit_test(test_no_file),
         cmocka_unit_test(test_list),
+        cmocka_unit_test(test_shipped),
     };
     return cmocka_run_group_tests(tests, make, clear);
 }

@@ -357,7 +357,7 @@ qn_status qni_choose(const qni_op *op, const qn_device *device, const void *prob
     const char *forced = *qni_env_get()->force ? forced_name(op, &length) : nullptr;
     if (forced)
         return choose_forced(op, device, problem, forced, length, out);
-    const bool has_table = *qni_env_get()->tune;
+    const bool has_table = qni_tune_file();
     const qni_tuned tuned = has_table ? qni_tune_find(op, device, problem) : (qni_tuned){};
     const choice chosen = choose(op, device, problem, &tuned);
     if (chosen.variant) {

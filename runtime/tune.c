@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of measured choices that QUERN_TUNE names: read once, looked up by each call, listed.
+// The table of measured choices, quern's own or the one that QUERN_TUNE names: read once, looked up
+// by each call, listed.
 #include "tune.h"
 
 #include <quern/tune.h>
@@ -31,9 +32,14 @@ typedef struct table {
 
 // ---- the file
 
+static const char shipped_name[] = "shipped.tune", shipped[] = {
+#embed "shipped.tune"
+};
+
 typedef struct file {
-    const char *path;
-    char *text;
+    const char *path; // shipped_name: quern's own table
+    const char *text;
+    char *read; // what the caller frees
     size_t bytes;
 } file;
 
@@ -50,11 +56,11 @@ static qn_status read_open_file(int fd, file *f) {
     if (s.st_size > max_file_bytes)
         return QN_FAIL(QN_E_IO, "tune: %s: it has %ld bytes; accepted: up to %ld", f->path,
                        (long)s.st_size, (long)max_file_bytes);
-    f->text = malloc((size_t)s.st_size + 1);
-    if (!f->text)
+    f->text = f->read = malloc((size_t)s.st_size + 1);
+    if (!f->read)
         return QN_FAIL(QN_E_MEMORY, "tune: out of memory for %s", f->path);
     while (f->bytes < (size_t)s.st_size) {
-        const ssize_t n = read(fd, f->text + f->bytes, (size_t)s.st_size - f->bytes);
+        const ssize_t n = read(fd, f->read + f->bytes, (size_t)s.st_size - f->bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -66,9 +72,14 @@ static qn_status read_open_file(int fd, file *f) {
     return QN_OK;
 }
 
-/** Reads a file. The caller frees f->text, also after an error. O_NONBLOCK is for a pipe, whose
+/** Reads a file. The caller frees f->read, also after an error. O_NONBLOCK is for a pipe, whose
  *  writer the call would wait for. */
 static qn_status read_file(file *f) {
+    if (f->path == shipped_name) {
+        f->text = shipped;
+        f->bytes = sizeof shipped;
+        return QN_OK;
+    }
     const int fd = open(f->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return fail_file(f->path, strerror(errno));
@@ -213,7 +224,7 @@ static qn_status read_table(const char *path, qn_tune_fn each, void *context, ta
     else
         st = QN_FAIL(QN_E_MEMORY, "tune: out of memory for %s", path);
 out:
-    free(f.text);
+    free(f.read);
     return st;
 }
 
@@ -249,8 +260,8 @@ static qn_status sort_lines(table *t) {
 }
 
 static void load(void) {
-    const char *path = qni_env_get()->tune;
-    if (!*path)
+    const char *path = qni_tune_file();
+    if (!path)
         return;
     used_status = read_table(path, nullptr, nullptr, &used);
     if (used_status == QN_OK)
@@ -269,7 +280,10 @@ qn_status qni_tune_check(void) {
 }
 
 const char *qni_tune_file(void) {
-    return qni_env_get()->tune;
+    const char *named = qni_env_get()->tune;
+    if (!*named)
+        return shipped_name;
+    return strcmp(named, "none") != 0 ? named : nullptr;
 }
 
 static void get_values(const qni_op *op, const qn_device *device, const void *problem,
@@ -335,13 +349,16 @@ const char *qni_tune_describe_part(const qni_op *op, const qn_device *device, co
 // ---- the user's view
 
 qn_status qn_tune_path(char *buf, size_t room) {
-    const char *path = qni_env_get()->tune;
+    const char *path = qni_tune_file();
     if (!buf)
         return QN_FAIL(QN_E_INVALID, "tune_path: buf is null");
     if (qni_env_get()->lacks_memory)
         return QN_FAIL(QN_E_MEMORY, "tune: out of memory");
-    if (!*path)
-        return QN_FAIL(QN_E_NOT_FOUND, "tune: QUERN_TUNE is not set");
+    if (!path)
+        return QN_FAIL(QN_E_NOT_FOUND, "tune: QUERN_TUNE is none");
+    if (path == shipped_name)
+        return QN_FAIL(QN_E_NOT_FOUND, "tune: QUERN_TUNE is not set: calls go by quern's own "
+                                       "table, which is no file");
     if (strlen(path) >= room)
         return QN_FAIL(QN_E_INVALID, "tune_path: room is %zu, %zu are needed", room,
                        strlen(path) + 1);
@@ -350,13 +367,12 @@ qn_status qn_tune_path(char *buf, size_t room) {
 }
 
 qn_status qn_tune_list(const char *path, qn_tune_fn each, void *context) {
-    char named[4096];
     table t = {};
     if (!each)
         return QN_FAIL(QN_E_INVALID, "tune_list: each is null");
-    if (!path)
-        QN_TRY(qn_tune_path(named, sizeof named));
-    const qn_status st = read_table(path ? path : named, each, context, &t);
+    if (!path && !(path = qni_tune_file()))
+        return QN_FAIL(QN_E_NOT_FOUND, "tune: QUERN_TUNE is none");
+    const qn_status st = read_table(path, each, context, &t);
     free(t.lines);
     return st;
 }

@@ -50,7 +50,7 @@ const char *qni_tune_line_text(const qni_tune_line *line, char *buf, size_t room
 /** Returns whether `first` matches every problem that `second` matches. */
 bool qni_tune_line_covers(const qni_tune_line *first, const qni_tune_line *second);
 
-// ---- the table that QUERN_TUNE names (tune.c)
+// ---- the table that calls go by: QUERN_TUNE's, else shipped.tune (tune.c)
 
 /** The lines that matter to a problem; null: none. `all` is the first matching line for batches of
  *  every size, `batch` the first matching line that names a size, if it stands before `all`. */
@@ -64,6 +64,7 @@ typedef struct qni_tuned {
 qn_status qni_tune_check(void);
 /** Finds the table's lines for a problem of the op on the device. */
 qni_tuned qni_tune_find(const qni_op *op, const qn_device *device, const void *problem);
+/** Returns the table's path, "shipped.tune" for quern's own; null: calls go by none. */
 const char *qni_tune_file(void);
 /** Writes a problem to buf as a line of the table names it: "units=304 n=4096 k=7168 m=8". Returns
  *  buf. */

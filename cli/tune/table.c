@@ -4,7 +4,10 @@
 #include "tune.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+static const char own[] = "shipped.tune"; // as the library's messages call quern's own table
 
 static void collect(void *context, const qn_tune_entry *e) {
     cli_json_add(context,
@@ -68,10 +71,12 @@ static qn_status show(const char *path, const json_t *entries, bool is_verify, b
                     text_of(first, "fault"));
 }
 
+/** Reads the table of a path; null: quern's own. */
 static qn_status read_and_show(const char *path, bool is_verify, bool as_json) {
     json_t *entries = json_array();
     qn_status st = qn_tune_list(path, collect, entries);
-    st = st == QN_OK ? show(path, entries, is_verify, as_json) : cli_fail_lib(st, "table");
+    st = st == QN_OK ? show(path ? path : own, entries, is_verify, as_json)
+                     : cli_fail_lib(st, "table");
     json_decref(entries);
     return st;
 }
@@ -86,17 +91,22 @@ static qn_status print_path(const char *path, bool as_json) {
 qn_status tune_table(int count, char **words, bool as_json) {
     const char *action = words[0], *file = count > 1 ? words[1] : nullptr;
     const bool is_path = strcmp(action, "path") == 0, is_verify = strcmp(action, "verify") == 0;
+    const char *set = getenv("QUERN_TUNE");
     char used[4096];
     if (is_path && file)
         return cli_fail(QN_E_INVALID, "path takes no FILE, '%s' was given", file);
     if (count > 2)
         return cli_fail(QN_E_INVALID, "unexpected argument '%s' (accepted: %s [FILE])", words[2],
                         action);
-    if (!file) {
+    const bool is_own = !file && !is_path && !(set && *set);
+    if (!file && !is_own) {
         const qn_status st = qn_tune_path(used, sizeof used);
         if (st != QN_OK)
             return cli_fail_lib(st, "table");
     }
     return is_path ? print_path(used, as_json)
-                   : read_and_show(file ? file : used, is_verify, as_json);
+                   : read_and_show(is_own ? nullptr
+                                   : file ? file
+                                          : used,
+                                   is_verify, as_json);
 }

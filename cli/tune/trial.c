@@ -258,7 +258,7 @@ qn_status tune_try(tune_record *out, cli_device *device, const tune_problem *pro
     set_date(out);
     CLI_TRY_OUT(open_call(&t));
     CLI_TRY_OUT(list_kernels(&t));
-    if (!options->is_dry && out->num_kernels > 1)
+    if (!options->is_dry && out->num_kernels > 0)
         CLI_TRY_OUT(try_each(&t));
     if (!options->is_dry && out->num_kernels > 1 && !is_modelled(&t))
         CLI_TRY_OUT(time_all(&t, options->rounds));

@@ -304,7 +304,7 @@ static qn_status open_device(job *j) {
     if (forced && *forced)
         return cli_fail(QN_E_INVALID, "QUERN_FORCE is set, so that nothing is left to choose "
                                       "(accepted: without it)");
-    cli_set_env("QUERN_TUNE", "");
+    cli_set_env("QUERN_TUNE", "none");
     cli_clock_start("on", o.clock ? o.clock : "on");
     CLI_TRY(cli_device_open(&j->device, o.spec));
     const qn_device_info *info = &j->device.info;
@@ -328,7 +328,8 @@ static qn_status open_device(job *j) {
 
 static char *find_path(void) {
     const char *used = getenv("QUERN_TUNE");
-    return cli_text("%s", o.output ? o.output : used && *used ? used : "quern.tune");
+    const bool is_file = used && *used && strcmp(used, "none") != 0;
+    return cli_text("%s", o.output ? o.output : is_file ? used : "quern.tune");
 }
 
 static qn_status tune(job *j, unsigned ops) {
@@ -414,8 +415,8 @@ const cli_command cli_tune = {
         "the same command goes on with what an interrupted one has measured. docs/tune.md has\n"
         "examples.\n"
         "path prints the path of the table that QUERN_TUNE names, list shows every line of the\n"
-        "table, verify exits 1 if a line would be refused. With FILE, list and verify take\n"
-        "FILE's table.",
+        "table, verify exits 1 if a line would be refused. Without QUERN_TUNE the table is\n"
+        "quern's own. With FILE, list and verify take FILE's table.",
     .options = options,
     .max_arguments = 64,
     .run = run};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of measured choices: which kernel runs for which problem on which device, where
-// QUERN_TUNE names one. docs/runtime.md has its format.
+// The table of measured choices: which kernel runs for which problem on which device. It is the
+// file that QUERN_TUNE names; without QUERN_TUNE the table that quern ships. docs/runtime.md has
+// its format.
 #ifndef QUERN_TUNE_H
 #define QUERN_TUNE_H
 
@@ -27,14 +28,15 @@ typedef struct qn_tune_entry {
 typedef void (*qn_tune_fn)(void *context, const qn_tune_entry *entry);
 
 /** Writes the path of the table that calls go by, which is the value of QUERN_TUNE, to buf. Errors:
- *  QN_E_INVALID (buf is null, room is too small), QN_E_NOT_FOUND (QUERN_TUNE is not set). */
+ *  QN_E_INVALID (buf is null, room is too small), QN_E_NOT_FOUND (QUERN_TUNE is not set, so that
+ *  calls go by quern's own table, which is no file; or it is none). */
 QN_API qn_status qn_tune_path(char *buf, size_t room);
 /** Reads a table, whether calls go by it or not, and reports each of its lines in order, but no
  *  blank lines and comments. Calls can go by a table of which no line has a fault.
  *
- *  path    the file; null: the one that QUERN_TUNE names
- *  Errors: QN_E_INVALID (each is null), QN_E_NOT_FOUND (neither path nor QUERN_TUNE), QN_E_IO (the
- *          file cannot be read), QN_E_MEMORY. */
+ *  path    the file; null: the table that calls go by
+ *  Errors: QN_E_INVALID (each is null), QN_E_NOT_FOUND (path is null, and QUERN_TUNE is none),
+ *          QN_E_IO (the file cannot be read), QN_E_MEMORY. */
 QN_API qn_status qn_tune_list(const char *path, qn_tune_fn each, void *context);
 
 // ---- what a tuner needs: which kernels a call may take, and a call by each of them

@@ -333,7 +333,9 @@ def test_tune(tmp_path):
     table = tmp_path / "table"
     table.write_text("quern tune 1\n# measured\ngemm gfx942 n=64 m=1..8 -> gemm.any_fp8 # 9 µs\nnorm sm_90 -> norm.gpu_any\n")
     env = {name: value for name, value in os.environ.items() if name != "QUERN_TUNE"}
-    refused("tune", "list", env=env, says=["QUERN_TUNE is not set"])
+    own = json.loads(ok("tune", "list", "--json", env=env))
+    assert own["path"] == "shipped.tune" and own["lines"] and own["refused"] == 0
+    refused("tune", "list", env=env | {"QUERN_TUNE": "none"}, says=["QUERN_TUNE is none"])
     refused("tune", "path", env=env, says=["QUERN_TUNE is not set"])
     used = env | {"QUERN_TUNE": str(table)}
     assert ok("tune", "path", env=used) == f"{table}\n"
