@@ -149,7 +149,7 @@ static hipError_t (*const calls[])(void) = {
     capture,
 };
 
-enum { NUM_CALLS = sizeof calls / sizeof *calls, NUM_SHARED_CALLS = 42, MAX_CALLS = 200 };
+enum { NUM_CALLS = sizeof calls / sizeof *calls, NUM_SHARED_CALLS = 45, MAX_CALLS = 200 };
 
 /** Makes the calls of a part of the input. */
 static void *run(void *part) {
