@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of what programs set and are told, and of calls that do what AMD's runtime does beyond HIP's
-// documentation.
+// Tests of what programs set and are told, and of calls in which AMD's runtime does more than HIP's
+// documentation says.
 #include "hip_testing.h"
 
 /** The heap's size is kept; a limit that there is not has the error of its sign. */
