@@ -10,6 +10,7 @@
 #include "hip_graph_calls.h"
 
 #include <dirent.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,7 +37,7 @@ static hipError_t destroy(kind k, void *handle) {
     case PROGRAM:
         return of_rtc(hiprtcDestroyProgram((hiprtcProgram *)&handle));
     case LINK:
-        return of_rtc(hiprtcLinkDestroy(handle));
+        return take(2) ? hipLinkDestroy(handle) : of_rtc(hiprtcLinkDestroy(handle));
     case PHYSICAL:
         return hipMemRelease(handle);
     case MEMORY:
@@ -128,7 +129,9 @@ static hipError_t (*const calls[])(void) = {
     use_registered,
     create_program,
     use_program,
+    use_program,
     create_link,
+    use_link,
     use_link,
     destroy_any,
     destroy_any,
@@ -149,7 +152,7 @@ static hipError_t (*const calls[])(void) = {
     capture,
 };
 
-enum { NUM_CALLS = sizeof calls / sizeof *calls, NUM_SHARED_CALLS = 45, MAX_CALLS = 200 };
+enum { NUM_CALLS = sizeof calls / sizeof *calls, NUM_SHARED_CALLS = 47, MAX_CALLS = 200 };
 
 /** Makes the calls of a part of the input. */
 static void *run(void *part) {
@@ -249,7 +252,24 @@ static bool has_open_memory(void) {
     return found;
 }
 
-/** Fails if anything is left: a handle, device memory, a file in memory. */
+static char folder[] = "/tmp/hip_fuzz-XXXXXX"; // TMPDIR: where hiprtc works
+
+static void remove_folder(void) {
+    rmdir(folder);
+}
+
+/** Returns whether hiprtc has left anything in its folder. */
+static bool has_left_files(void) {
+    DIR *opened = opendir(folder);
+    bool found = false;
+    for (const struct dirent *entry; opened && (entry = readdir(opened));)
+        found |= *entry->d_name != '.';
+    if (opened)
+        closedir(opened);
+    return found;
+}
+
+/** Fails if anything is left: a handle, device memory, a file in memory or in hiprtc's folder. */
 static void check_nothing_is_left(void) {
     for (sim_handle_kind k = 0; k <= SIM_HANDLE_FREEING; k++)
         if (k != SIM_HANDLE_CONTEXT && sim_handle_take(k)) {
@@ -266,9 +286,16 @@ static void check_nothing_is_left(void) {
         fprintf(stderr, "a file in memory is left open\n");
         abort();
     }
+    if (has_left_files()) {
+        fprintf(stderr, "%s is not empty\n", folder);
+        abort();
+    }
 }
 
 static void start(void) {
+    setenv("QUERN_CLANG", "false", 1); // hiprtc's compiler: it fails, which takes a millisecond
+    if (!mkdtemp(folder) || setenv("TMPDIR", folder, 1) != 0 || atexit(remove_folder) != 0)
+        abort();
     if (quernsim_configure("arch=gfx942,gfx1151;limit=2000;threads=1;check=bounds") != 0 ||
         hipInit(0) != hipSuccess)
         abort();

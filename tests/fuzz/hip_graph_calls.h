@@ -151,26 +151,50 @@ static hipError_t of_rtc(hiprtcResult result) {
     return result == HIPRTC_SUCCESS ? hipSuccess : hipErrorInvalidValue;
 }
 
+/** Takes a source, a name or an expression, of which few are good, or none at all. */
+static const char *take_text(void) {
+    static char longest[6000];
+    memset(longest, 'n', sizeof longest - 1);
+    const char *const texts[] = {"int x;", "",         "y.h",  "a/b/y.h", "../y.h", "/y.h",
+                                 "a/../b", "%s%n\n\"", "& &x", "x<",      longest,  nullptr};
+    return texts[take(sizeof texts / sizeof *texts)];
+}
+
+/** Compiles with one option or with more than there is room for. The compiler fails at once. */
+static hipError_t compile_program(hiprtcProgram program) {
+    enum { MANY = 600 };
+    const char *const all[] = {
+        "-O1",  "--gpu-architecture=gfx942", "-arch=", "-fgpu-rdc", "-mwavefrontsize64", "",
+        nullptr};
+    const char *options[MANY], *option = all[take(sizeof all / sizeof *all)];
+    for (unsigned i = 0; i < MANY; i++)
+        options[i] = option;
+    const int counts[] = {0, 1, 2, MANY, -1};
+    return of_rtc(hiprtcCompileProgram(program, counts[take(5)], take_out(options)));
+}
+
 static hipError_t create_program(void) {
-    const char *texts[] = {"int x;", take(4) ? "y.h" : nullptr};
+    const char *texts[] = {take_text(), take_text()}, *names[] = {take_text(), take_text()};
     hiprtcProgram program = nullptr;
-    const int headers = take(4) ? 0 : (int)take(3) - 1;
-    return made(
-        PROGRAM, &program,
-        of_rtc(hiprtcCreateProgram(take_out(&program), take(8) ? "" : nullptr, texts[1],
-                                   headers > 1 ? 1 : headers, take_out(texts), take_out(texts))));
+    const char *source = take_text(), *name = take_text();
+    const hipError_t error =
+        made(PROGRAM, &program,
+             of_rtc(hiprtcCreateProgram(take_out(&program), source, name, (int)take(4) - 1,
+                                        take_out(texts), take_out(names))));
+    return error == hipSuccess && take(2) ? compile_program(program) : error;
 }
 
 static hipError_t use_program(void) {
     hiprtcProgram p = any(PROGRAM);
-    const char *name, *options[] = {take(2) ? "" : nullptr};
+    const char *name;
     size_t bytes;
-    char text[64];
-    switch (take(8)) {
+    int version;
+    char text[8192]; // a log tells the longest name twice at most
+    switch (take(14)) {
     case 0:
-        return of_rtc(hiprtcAddNameExpression(p, take_name()));
+        return of_rtc(hiprtcAddNameExpression(p, take_text()));
     case 1:
-        return of_rtc(hiprtcGetLoweredName(p, take_name(), take_out(&name)));
+        return of_rtc(hiprtcGetLoweredName(p, take_text(), take_out(&name)));
     case 2:
         return of_rtc(hiprtcGetProgramLogSize(p, take_out(&bytes)));
     case 3:
@@ -181,8 +205,13 @@ static hipError_t use_program(void) {
         return of_rtc(hiprtcGetBitcode(p, take_out(text)));
     case 6:
         return of_rtc(hiprtcGetCode(p, take_out(text)));
-    default: // with an option that is refused
-        return of_rtc(hiprtcCompileProgram(p, 1, take_out(options)));
+    case 7:
+        return of_rtc(hiprtcGetBitcodeSize(p, take_out(&bytes)));
+    case 8:
+        hiprtcGetErrorString((hiprtcResult)take_count());
+        return of_rtc(hiprtcVersion(take_out(&version), take_out(&version)));
+    default:
+        return compile_program(p);
     }
 }
 
@@ -191,25 +220,51 @@ static hipError_t create_link(void) {
     const char *backend[] = {"-O1", nullptr};
     void *values[] = {backend, (void *)(uintptr_t)take(3)};
     hiprtcLinkState link = nullptr;
-    return made(LINK, &link,
-                of_rtc(hiprtcLinkCreate(take(2) ? 0 : 2, take_out(options), take_out(values),
-                                        take_out(&link))));
+    const unsigned count = take(2) ? 0 : 2;
+    if (take(2))
+        return made(LINK, &link,
+                    hipLinkCreate(count, take_out(options), take_out(values), take_out(&link)));
+    return made(
+        LINK, &link,
+        of_rtc(hiprtcLinkCreate(count, take_out(options), take_out(values), take_out(&link))));
+}
+
+/** Adds what may be bitcode, a bundle or an archive, or says so. */
+static hipError_t add_to_link(hiprtcLinkState link) {
+    char data[256] = "";
+    const unsigned form = take(3);
+    if (form == 1)
+        snprintf(data, sizeof data, "!<arch>\n%-48s%-10zu`\n", "a.bc/", take_count());
+    else if (form == 2)
+        memcpy(data, "__CLANG_OFFLOAD_BUNDLE__\1", 26);
+    for (unsigned i = form ? 32 + take(64) : 0; i < sizeof data; i += 1 + take(128))
+        data[i] = (char)take(256);
+    const int type = take(8) ? 100 + (int)take(4) : (int)take_count();
+    const unsigned options = !take(16);
+    const size_t bytes = take(sizeof data);
+    return take(2) ? hipLinkAddData(link, type, take_out(data), bytes, take_text(), options,
+                                    nullptr, nullptr)
+                   : of_rtc(hiprtcLinkAddData(link, type, take_out(data), bytes, take_text(),
+                                              options, nullptr, nullptr));
 }
 
 static hipError_t use_link(void) {
-    enum { BITCODE = 100 };
     hiprtcLinkState link = any(LINK);
     void *code;
     size_t bytes;
-    switch (take(3)) {
-    case 0: // no input is good, so that clang is not started
-        return of_rtc(hiprtcLinkAddData(link, take(2) ? BITCODE : (int)take_count(), take_out(host),
-                                        0, nullptr, take(2), nullptr, nullptr));
+    const int type = 100 + (int)take(4);
+    const char *path = take(2) ? "/nowhere" : take(2) ? "/proc/self/comm" : nullptr;
+    switch (take(6)) {
+    case 0:
+        return of_rtc(hiprtcLinkAddFile(link, type, path, 0, nullptr, nullptr));
     case 1:
-        return of_rtc(
-            hiprtcLinkAddFile(link, BITCODE, take(2) ? "/nowhere" : nullptr, 0, nullptr, nullptr));
-    default:
+        return hipLinkAddFile(link, type, path, take(2), nullptr, nullptr);
+    case 2:
         return of_rtc(hiprtcLinkComplete(link, take_out(&code), take_out(&bytes)));
+    case 3:
+        return hipLinkComplete(link, take_out(&code), take_out(&bytes));
+    default:
+        return add_to_link(link);
     }
 }
 
