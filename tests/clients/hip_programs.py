@@ -10,8 +10,8 @@ tests/clients/hip_programs.py ... --check all                             under 
 tests/clients/hip_programs.py ... --seconds 60 --jobs 2 --json FILE       limit of a run, programs at a time, results; goes on where FILE ends
 tests/clients/hip_programs.py ... --total 400 --texts FILE                begins nothing after so many seconds; the whole text of what failed
 
-A CHECKOUT is one of ROCm/rocm-examples, ROCm/HIP-Examples, ROCm/hip-tests, ROCm/rocPRIM, ROCm/hipCUB or ROCm/rocThrust, known by what it
-has. Of rocPRIM the tests are run, those whose sources are whole, with the sizes that they choose; they need googletest. TREE is what
+A CHECKOUT is one of ROCm/rocm-examples, ROCm/HIP-Examples, ROCm/hip-tests, ROCm/hipCUB or ROCm/rocThrust, known by what it has; of the
+last two the examples are run, as hip_libraries.py runs the tests. TREE is what
 tools/rocm_tree.sh makes of Triton's wheel. The wheel lacks some of HIP's headers (cooperative groups, fp16, hiprtc); DIR is a folder that
 has them: include of ROCm/HIP, hipamd/include of ROCm/clr, rocprim/include, hipcub/include.
 
@@ -64,9 +64,8 @@ KERNELS_ALONE = {"module", "vcpy_kernel", "test_kernel", "tex2dKernel"}
 class Program:
     """A program: its name, what it is made of, and how; what it loads (source, file, options) and starts (source, file)."""
 
-    def __init__(self, name, sources, includes=(), objects=(), modules=(), executables=(), libraries=()):
+    def __init__(self, name, sources, includes=(), objects=(), modules=(), executables=()):
         self.name, self.sources, self.includes, self.objects = name, list(sources), list(includes), list(objects)
-        self.libraries = list(libraries)
         self.modules, self.executables, self.options = list(modules), list(executables), []
         self.has_cases = any("hipTestMain" in str(o) for o in self.objects)
 
@@ -145,10 +144,6 @@ def find_programs(root):
     elif (root / "HIP-Examples-Applications").is_dir():
         folders = sorted({p.parent for p in root.glob("**/*.cpp")})
         includes, units = [root / "HIP-Examples-Applications/include"], []
-    elif (root / "rocprim").is_dir():
-        includes = [root / "rocprim/include", root / "test/rocprim", root / "test"]
-        return [Program(f"{root.name}/{s.relative_to(root).with_suffix('')}", [s], includes, libraries=("-lgtest", "-lgtest_main"))
-                for s in sorted((root / "test/rocprim").glob("test_*.cpp"))]
     elif (root / "thrust").is_dir() or (root / "hipcub").is_dir():
         sources = sorted(p for p in (root / "examples").glob("**/*") if p.suffix in (".cu", ".cpp") and "cuda/" not in str(p))
         return [Program(f"{root.name}/{s.relative_to(root).with_suffix('')}", [s], [root, root / "examples", root / "examples/include"])
@@ -174,12 +169,27 @@ def _make_version_headers(folders, out):
             target.write_text(text)
 
 
+def make_whole_tree(options, folder):
+    """Makes a tree of links to the other headers and TREE, for hiprtc, which looks in one tree alone and has all its headers built in,
+    so that they have to be of one version. Returns it."""
+    folder.mkdir(exist_ok=True)
+    for part in (p for p in ("amdgcn", "share") if not (folder / p).exists()):
+        (folder / part).symlink_to((options.rocm / part).resolve())
+    for include in [*options.headers, options.rocm / "include"]:
+        for header in (p for p in include.resolve().rglob("*") if p.is_file()):
+            target = folder / "include" / header.relative_to(include.resolve())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists():
+                target.symlink_to(header)
+    return folder
+
+
 class Runner:
     """Compiles and runs programs with one set of options."""
 
     def __init__(self, options, scratch):
         self.options, self.scratch, self.shared, self.writing = options, scratch, {}, threading.Lock()
-        self.environment = dict(os.environ, ROCM_PATH=str(options.rocm.resolve()))  # for hiprtc
+        self.environment = dict(os.environ, ROCM_PATH=str(make_whole_tree(options, scratch / "rocm")))  # for hiprtc
         clang = next(c for c in ("clang++-22", "clang++-23", "clang++") if shutil.which(c))
         build = pathlib.Path(os.environ["QUERN_BUILD_DIR"]).resolve()
         self.quern, self.links = build / "quern", build / "quern-sim-links"
@@ -238,7 +248,7 @@ class Runner:
             status, text = self._run([*self.compile, *program.options, *includes, "-c", source, "-o", made[-1]], folder, 600)
             if status != 0:
                 return "skip", "does not compile: " + _first_error(text)
-        command = [self.compile[0], *made, *(o for o in map(self.shared.get, program.objects) if o), "-o", folder / "program", *self.link, *program.libraries]
+        command = [self.compile[0], *made, *(o for o in self.objects(program.objects, program.includes) if o), "-o", folder / "program", *self.link]
         status, text = self._run(command, folder, 300)
         missing = sorted(set(re.findall(r"undefined symbol: (hip\w+)$", text, re.M)))
         if status != 0 and missing:

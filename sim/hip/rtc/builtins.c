@@ -60,8 +60,8 @@ bool rtc_write_builtins(const char *folder) {
           to);
     fputs(builtin_types, to);
     for (size_t i = 0; i < sizeof builtin_headers / sizeof *builtin_headers; i++)
-        fprintf(to, "#if __has_include(<hip/%s>)\n#include <hip/%s>\n#endif\n",
-                builtin_headers[i], builtin_headers[i]);
+        fprintf(to, "#if __has_include(<hip/%s>)\n#include <hip/%s>\n#endif\n", builtin_headers[i],
+                builtin_headers[i]);
     const bool ok = fclose(to) == 0 && rtc_write(folder, RTC_BUILTINS, header, bytes);
     free(header);
     return ok;
