@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: AOTriton's calls (include/quern/compat/aotriton.h) on the CPU. The bytes make
-// small dense or ragged attention, then change what they like of it: any field of any tensor, any
+// small dense or ragged attention, or its gradients, then change what they like of it: any field of any tensor, any
 // scalar, where sequences begin, the numbers of dropout, the workspace.
 //
 // Fuzzes: libquern
@@ -23,6 +23,11 @@ enum {
     SEED,
     OFFSET,
     ENCODED,
+    DOUT,
+    DQ,
+    DK,
+    DV,
+    DB,
     WORKSPACE, // made last, as a call tells its size
     COUNT
 };
@@ -197,6 +202,82 @@ static void fuzz_ragged(input *in) {
     free_tensors(t, COUNT);
 }
 
+// ---- gradients
+
+/** Makes the tensors of a backward call, which reads what the forward call wrote; begins: of
+ *  sequences, 0: dense. */
+static void set_backward(tensor *t, const attention_sizes *s, int64_t begins, input *in) {
+    set_attention(t, s, in);
+    t[B].is_there = t[B].is_there && (begins == 0 || take(in, 16) == 15);
+    t[LSE].is_there = take(in, 32) != 31;
+    t[SEED_OUTPUT].is_there = t[OFFSET_OUTPUT].is_there = t[ENCODED].is_there = false;
+    t[OUT].is_written = t[LSE].is_written = false;
+    SET(&t[DOUT], t[OUT].t.dtype, s->batch, s->heads, s->n, s->dim_vo);
+    SET_WRITTEN(&t[DQ], take_float_dtype(in), s->batch, s->heads, s->n, s->dim);
+    SET_WRITTEN(&t[DK], take_float_dtype(in), s->batch, s->kv_heads, s->m, s->dim);
+    SET_WRITTEN(&t[DV], take_float_dtype(in), s->batch, s->kv_heads, s->m, s->dim_vo);
+    SET_WRITTEN(&t[DB], take_float_dtype(in), t[B].shape[0], t[B].shape[1], s->n, s->m);
+    t[DB].is_there = t[B].is_there ? take_bool(in) : take(in, 16) == 15;
+    if (begins > 0) {
+        SET(&t[CU_Q], i32, begins);
+        SET(&t[CU_K], i32, begins);
+    }
+    change_tensors(t, WORKSPACE, in);
+    bound_work(t);
+    give_memories(t, WORKSPACE, in);
+}
+
+static void fuzz_dense_backward(input *in) {
+    tensor t[COUNT] = {};
+    const attention_sizes s = take_sizes(in, false);
+    int64_t bytes = 0;
+    set_backward(t, &s, 0, in);
+    attention_scalars a = take_scalars(t, in);
+    const qn_status told =
+        qn_aotriton_attn_bwd_workspace_bytes(stream, &bytes, T(Q), T(K), T(V), T(OUT), T(LSE));
+    check_call("aotriton_attn_bwd_workspace_bytes", told, t, COUNT);
+    set_workspace(t, told, bytes, in);
+    give_workspace(t, in);
+    a.ext.workspace = T(WORKSPACE);
+    const bool is_fused = take_bool(in);
+    const qn_aotriton_ext *ext = take(in, 8) ? &a.ext : nullptr;
+    const qn_status st =
+        is_fused
+            ? qn_aotriton_attn_bwd_fused(T(Q), T(K), T(V), T(B), a.sm_scale, T(OUT), T(DOUT), T(DQ),
+                                         T(DK), T(DV), T(DB), T(LSE), a.dropout_p, T(SEED),
+                                         T(OFFSET), a.offset2, a.is_causal, stream, ext)
+            : qn_aotriton_attn_bwd(T(Q), T(K), T(V), T(B), a.sm_scale, T(OUT), T(DOUT), T(DQ),
+                                   T(DK), T(DV), T(DB), T(LSE), nullptr, a.dropout_p, T(SEED),
+                                   T(OFFSET), a.offset2, a.is_causal, stream, ext);
+    leave_out(t, a.dropout_p > 0, bytes);
+    check_call(is_fused ? "aotriton_attn_bwd_fused" : "aotriton_attn_bwd", st, t, COUNT);
+    free_tensors(t, COUNT);
+}
+
+static void fuzz_ragged_backward(input *in) {
+    tensor t[COUNT] = {};
+    const attention_sizes s = take_sizes(in, true);
+    const int64_t begins = 1 + take(in, 4);
+    int64_t bytes = 0;
+    set_backward(t, &s, begins, in);
+    attention_scalars a = take_scalars(t, in);
+    a.max_q = put_begins(&t[CU_Q], begins, s.n, in);
+    a.max_k = put_begins(&t[CU_K], begins, s.m, in);
+    const qn_status told = qn_aotriton_attn_bwd_compact_varlen_workspace_bytes(
+        stream, &bytes, T(Q), T(K), T(V), T(OUT), T(LSE), T(CU_Q), T(CU_K));
+    check_call("aotriton_attn_bwd_compact_varlen_workspace_bytes", told, t, COUNT);
+    set_workspace(t, told, bytes, in);
+    give_workspace(t, in);
+    a.ext.workspace = T(WORKSPACE);
+    const qn_status st = qn_aotriton_attn_bwd_compact_varlen(
+        T(Q), T(K), T(V), T(CU_Q), T(CU_K), a.max_q, a.max_k, T(B), a.sm_scale, T(OUT), T(DOUT),
+        T(DQ), T(DK), T(DV), T(DB), T(LSE), nullptr, a.dropout_p, T(SEED), T(OFFSET), a.offset2,
+        a.is_causal, stream, take(in, 8) ? &a.ext : nullptr);
+    leave_out(t, a.dropout_p > 0, bytes);
+    check_call("aotriton_attn_bwd_compact_varlen", st, t, COUNT);
+    free_tensors(t, COUNT);
+}
+
 static void fuzz_dropout(input *in) {
     tensor t[COUNT] = {};
     SET_WRITTEN(&t[OUT], take_dtype(in), take(in, 3), take(in, 4), take(in, 8), take(in, 40));
@@ -232,8 +313,9 @@ static void check_gpu(input *) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const calls[])(input *) = {fuzz_dense,  fuzz_ragged,  fuzz_dense,
-                                             fuzz_ragged, fuzz_dropout, check_gpu};
+    static void (*const calls[])(input *) = {fuzz_dense,          fuzz_ragged,
+                                             fuzz_dense_backward, fuzz_ragged_backward,
+                                             fuzz_dropout,        check_gpu};
     input in = {data, data + size};
     take_cpu(&in);
     TAKE_ONE(&in, calls)(&in);
