@@ -5,5 +5,5 @@
 
 qn_status qni_backward_avx512(const qni_variant *, qn_stream *stream, const void *problem) {
     (void)stream;
-    return qni_backward_on_threads(problem, &(qni_backward_functions){run_item, run_mask_row});
+    return qni_backward_on_threads(problem, &these_functions);
 }

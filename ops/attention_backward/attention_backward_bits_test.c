@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request's gradients have equal bits from run to run and whatever other requests are in the
-// batch, on matrix cores of simulated GPUs. o and the log-sum-exp are any numbers: the op takes
-// what it is given.
+// batch, be it of NaNs, on matrix cores of simulated GPUs and on the CPU, there for any number of
+// threads. o and the log-sum-exp are any numbers: the op takes what it is given.
 #include "../../check/area.h"
 #include "../../runtime/testing.h"
 #include "attention_backward.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 enum { REQUESTS = 3, HEADS = 4, KV_HEADS = 2, QUERIES = 200, KEYS = 400 };
-static const int32_t qo_indptr[] = {0, 131, 140, QUERIES}, kv_indptr[] = {0, 131, 281, KEYS};
+static const int32_t qo_indptr[] = {0, 131, 140, QUERIES};
+static int32_t kv_indptr[] = {0, 131, 281, KEYS};
 
 /** Device memory with its tensor. */
 typedef struct box {
@@ -74,7 +75,7 @@ static void open_setup(setup *s, const place *at) {
     CHILD_CHECK(qn_device_open(&s->device, at->spec) == QN_OK);
     CHILD_CHECK(qn_stream_create(&s->stream, s->device) == QN_OK);
     for (int i = 0; i < BOXES; i++)
-        make(s, i, i == LSE ? QNI_F32 : QNI_BF16, is_of_keys(i) ? KEYS : QUERIES,
+        make(s, i, i == LSE ? QNI_F32 : QNI_BF16, is_of_keys(i) ? kv_indptr[REQUESTS] : QUERIES,
              is_of_keys(i) ? KV_HEADS : HEADS, i == LSE ? 1 : at->dim);
 }
 
@@ -166,6 +167,25 @@ static void compare(const setup *s, const batch *which, uint8_t *const want[GRAD
     }
 }
 
+/** Makes NaNs of a request's rows of q, k, v and d_o. */
+static void poison(setup *s, int request) {
+    static const int which[] = {Q, K, V, D_O};
+    for (int i = 0; i < 4; i++) {
+        box *b = &s->boxes[which[i]];
+        const int32_t *indptr = is_of_keys(which[i]) ? kv_indptr : qo_indptr;
+        int64_t shape[] = {indptr[request + 1] - indptr[request], b->shape[1], b->shape[2]};
+        const int64_t row = b->bytes / b->shape[0];
+        void *nans = malloc((size_t)(shape[0] * row));
+        CHILD_CHECK(nans);
+        memset(nans, 0xFF, (size_t)(shape[0] * row));
+        DLTensor to = b->t, from = on_host(b, nans);
+        to.shape = from.shape = shape;
+        to.byte_offset = (uint64_t)(indptr[request] * row);
+        CHILD_CHECK(qn_copy(s->stream, &to, &from) == QN_OK);
+        free(nans);
+    }
+}
+
 static void compare_batches(void *at) {
     static const batch batches[] = {{0, 3}, {0, 1}, {1, 1}, {2, 1}, {1, 2}};
     setup s = {};
@@ -181,6 +201,10 @@ static void compare_batches(void *at) {
         run(&s, at, &batches[i], got);
         compare(&s, &batches[i], want, got);
     }
+    poison(&s, 1); // its neighbours must not notice
+    run(&s, at, &batches[0], got);
+    compare(&s, &batches[1], want, got);
+    compare(&s, &batches[3], want, got);
     for (int i = 0; i < GRADIENTS; i++) {
         free(want[i]);
         free(got[i]);
@@ -191,9 +215,62 @@ static void compare_batches(void *at) {
 
 static void test_batches(void **state) {
     const place *at = *state;
-    needs_images(strchr(at->spec, ':') + 1);
+    if (strchr(at->spec, ':'))
+        needs_images(strchr(at->spec, ':') + 1);
+    char force[80];
+    snprintf(force, sizeof force, "QUERN_FORCE=attention_backward=%s", at->kernel);
     assert_string_equal(
-        child_run(compare_batches, *state, (const char *[]){"QUERN_NO_JIT=1", nullptr}), "equal");
+        child_run(compare_batches, *state, (const char *[]){"QUERN_NO_JIT=1", force, nullptr}),
+        "equal");
+}
+
+// ---- threads
+
+/** Prints a number that depends on every byte of the gradients of a batch. */
+static void print_bits(const setup *s, uint8_t *const out[GRADIENTS]) {
+    uint64_t sum = 0;
+    for (int i = 0; i < GRADIENTS; i++)
+        for (int64_t b = 0; b < s->boxes[DQ + i].bytes; b++)
+            sum = (sum ^ out[i][b]) * UINT64_C(0x100000001B3);
+    fprintf(stderr, "%016lx ", (unsigned long)sum);
+}
+
+/** Runs all requests, and one whose few kv heads leave threads to share a head. Each has many
+ *  blocks of keys, and few queries, so that blocks often wait for their turns. */
+static void run_batches(void *at) {
+    static const batch batches[] = {{0, 3}, {0, 1}};
+    setup s = {};
+    uint8_t *out[GRADIENTS];
+    for (int i = 0; i <= REQUESTS; i++)
+        kv_indptr[i] *= 10;
+    open_setup(&s, at);
+    for (int i = 0; i < GRADIENTS; i++)
+        CHILD_CHECK((out[i] = calloc(1, (size_t)s.boxes[DQ + i].bytes)));
+    for (int round = 0; round < 20; round++) {
+        run(&s, at, &batches[round % 2], out);
+        if (round < 2 || round > 17)
+            print_bits(&s, out);
+    }
+    for (int i = 0; i < GRADIENTS; i++)
+        free(out[i]);
+    close_setup(&s);
+}
+
+static void test_threads(void **) {
+    static const char *const numbers[] = {"QUERN_NUM_THREADS=1", "QUERN_NUM_THREADS=2",
+                                          "QUERN_NUM_THREADS=3", "QUERN_NUM_THREADS=8"};
+    place at = {"cpu", "attention_backward.cpu", 16};
+    char want[128];
+    for (int i = 0; i < 4; i++) {
+        const char *const env[] = {"QUERN_FORCE=attention_backward=attention_backward.cpu",
+                                   numbers[i], nullptr};
+        const char *got = child_run(run_batches, &at, env);
+        assert_int_equal(strlen(got), 4 * 17);
+        assert_memory_equal(got, got + 2 * 17, 2 * 17); // from run to run
+        if (i == 0)
+            snprintf(want, sizeof want, "%s", got);
+        assert_string_equal(got, want);
+    }
 }
 
 int main(void) {
@@ -203,8 +280,10 @@ int main(void) {
         {"sim:gfx1151", "attention_backward.gpu_tile_64_bf16", 64},
         {"sim:gfx1151", "attention_backward.gpu_tile_128_bf16", 128},
         {"sim:gfx1201", "attention_backward.gpu_tile_128_bf16", 128},
+        {"cpu", "attention_backward.cpu", 64},
     };
 #define TEST(i) cmocka_unit_test_prestate(test_batches, (void *)(uintptr_t)&places[i])
-    const struct CMUnitTest tests[] = {TEST(0), TEST(1), TEST(2), TEST(3), TEST(4)};
+    const struct CMUnitTest tests[] = {
+        TEST(0), TEST(1), TEST(2), TEST(3), TEST(4), TEST(5), cmocka_unit_test(test_threads)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

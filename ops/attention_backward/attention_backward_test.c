@@ -184,7 +184,18 @@ static void test_refusals(void **) {
     args.d_o = MAKE(&other, QNI_BF16, 1, QUERIES, Q_HEADS, DIM_VO);
     assert_backward_refused(QN_E_UNSUPPORTED, "d_o has dtype");
     args.dq = &q.t;
-    assert_backward_refused(QN_E_INVALID, "overlap");
+    assert_backward_refused(QN_E_INVALID, "dq overlaps q");
+    args.dv = MAKE(&other, QNI_F32, 1, KEYS, KV_HEADS, DIM_VO);
+    d_o.t.data = other.t.data;
+    assert_backward_refused(QN_E_INVALID, "dv overlaps d_o");
+    forward.lse = MAKE(&other, QNI_F32, 1, QUERIES + 1, Q_HEADS);
+    assert_backward_refused(QN_E_INVALID, "lse has shape [1, 6, 4], needs [1, 5, 4]");
+    forward.mask = MAKE(&other, QNI_BOOL, 1, 1, QUERIES, KEYS);
+    assert_backward_refused(QN_E_INVALID,
+                            "dmask is given, forward has a boolean mask; it needs a mask that is "
+                            "added");
+    args.dmask = MAKE(&other, QNI_F32, 1, Q_HEADS, QUERIES, KEYS);
+    assert_backward_refused(QN_E_INVALID, "dmask has shape [1, 4, 5, 7], needs [1, 1, 5, 7]");
     args.workspace = nullptr;
     assert_backward_refused(QN_E_INVALID, "workspace");
     workspace.shape[0]--;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: AOTriton's calls (include/quern/compat/aotriton.h) on the CPU. The bytes make
-// small dense or ragged attention, or its gradients, then change what they like of it: any field of any tensor, any
-// scalar, where sequences begin, the numbers of dropout, the workspace.
+// small dense or ragged attention, or its gradients, then change what they like of it: any field of
+// any tensor, any scalar, where sequences begin, the numbers of dropout, the workspace.
 //
 // Fuzzes: libquern
 #include "fuzz_tensors.h"
