@@ -59,13 +59,13 @@ class Ops:
 
     def rmsnorm_backward(self):
         dx, d_out, x = (self.new(ROWS, WIDTH) for _ in "dox")
-        weight, dweight, workspace = self.new(WIDTH), self.new(WIDTH), self.new(4 * 1024 * WIDTH, dtype="u8")
+        weight, dweight, workspace = self.new(WIDTH), self.new(WIDTH), self.new(4 * 1056 * WIDTH, dtype="u8")
         return (lambda: self.quern.norm_backward(d_out, x, weight, dx=dx, dweight=dweight, workspace=workspace), 6 * ROWS * WIDTH)
 
     def gated_residual_layernorm_backward(self):
         rows = {name: self.new(1, ROWS, WIDTH) for name in ("dx", "d_gated", "d_out", "x", "d_sum", "gated")}
         weights = {name: self.new(1, WIDTH) for name in ("weight", "gate", "dweight", "dbeta", "dgate")}
-        workspace = self.new(3 * 4 * 1024 * WIDTH, dtype="u8")
+        workspace = self.new(3 * 4 * 1056 * WIDTH, dtype="u8")
         return (lambda: self.quern.norm_backward(**rows, **weights, subtracts_mean=True, adds_one=True, workspace=workspace),
                 12 * ROWS * WIDTH)
 

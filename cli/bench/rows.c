@@ -24,7 +24,7 @@ typedef enum form {
     BATCH_ROW, // [1, dim]
     PER_TOKEN, // [rows]
     PER_GROUP, // [rows, ceil(dim / 128)]
-    SUMS,      // bytes for 1024 rows of sums
+    SUMS,      // bytes for 4224 rows of sums, or 1056 of 2048 columns or more
     ONE,       // [1]
     HEADS,     // [rows, dim / 128, 128]
     KV_HEADS   // [rows, dim / 512, 128]; both have at least one head
@@ -175,7 +175,9 @@ static int shape_of(form form, rows_shape s, int64_t shape[3]) {
     case PER_GROUP:
         return shape[0] = s.rows, shape[1] = groups, 2;
     case SUMS:
-        return shape[0] = 1024 * (int64_t)sizeof(float) * ((s.dim + 31) / 32 * 32), 1;
+        return shape[0] =
+                   (s.dim < 2048 ? 4224 : 1056) * (int64_t)sizeof(float) * ((s.dim + 31) / 32 * 32),
+               1;
     case ONE:
         return shape[0] = 1, 1;
     case HEADS:

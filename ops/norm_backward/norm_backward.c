@@ -50,12 +50,19 @@ typedef struct call {
 
 // ---- parts
 
-/** Few parts are few sums to add in the end; many keep many threads or workgroups busy: 528 are two
- *  for each place that an H200 has for workgroups, and nearly so on an MI300X. On a GPU a
+/** Returns the most parts on a device. Workgroups of a GPU have a lane for 8 elements, and a
+ *  multiprocessor has room for 1024 lanes: of an H200's 132 twice, of an MI300X's 304 less than
+ *  once, so that no round of workgroups is a short one. */
+static int64_t most_parts(int64_t h, bool is_cpu) {
+    const int64_t lanes = qni_round_up(qni_pieces(h, 8), 64);
+    return is_cpu ? 64 : 264 * (lanes < 1024 ? 1024 / lanes : 1);
+}
+
+/** Few parts are few sums to add in the end; many keep many threads or workgroups busy. On a GPU a
  *  part has at least four rows where this leaves 64 parts, so that its rows weigh more than its
  *  sums. The shape alone decides, as the order of additions follows from it. */
 int64_t qni_norm_backward_divide(qni_norm_backward_problem *p, int sums, bool is_cpu) {
-    const int64_t most = is_cpu ? 64 : 528, few = qni_pieces(p->rows, 64);
+    const int64_t most = most_parts(p->h, is_cpu), few = qni_pieces(p->rows, 64);
     const int64_t rows = qni_norm_backward_group_rows(p), groups = p->groups;
     const int64_t needed =
         qni_pieces(rows, groups < most ? qni_pieces(most, groups ? groups : 1) : 1);

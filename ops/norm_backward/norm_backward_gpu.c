@@ -2,15 +2,15 @@
 // The backward pass of norms in one pass over memory, and the addition of its parts.
 //
 // Needs     nothing beyond vector instructions
-// Tile      a part of the rows belongs to a workgroup, a row after the other. A lane keeps 2 runs
-//           of 8 elements of x and d_out, 16-bit elements as they are, and the f32 sums of its
-//           columns, over all rows of the part; run c of a row belongs to lane c % lanes, so that
-//           every load is of whole cache lines. wide: 4 runs, without a gate
+// Tile      a part of the rows belongs to a workgroup, a row after the other. A lane keeps 8
+//           elements of x and d_out, 16-bit elements as they are, and the f32 sums of its columns,
+//           over all rows of the part. wide: 4 runs of 8, without a gate; run c of a row belongs
+//           to lane c % lanes, so that every load is of whole cache lines
 // Ahead     with QK_AHEAD a row's x and d_out are loaded before the row in front is computed, and
 //           the part's weights are kept, so that nothing younger than these loads is waited for.
 //           wide has no registers for it
-// Launch    whole waves, up to 512 threads; grid = parts. sum: 256 threads, 32 columns a workgroup;
-//           grid = columns of all groups x (dweight, dbeta, dgate)
+// Launch    whole waves, up to 1024 threads, wide 512; grid = parts. sum: 256 threads, 32 columns a
+//           workgroup; grid = columns of all groups x (dweight, dbeta, dgate)
 // LDS       1 KiB: two values of 16 lanes, twice. sum: 4 KiB
 // Edges     h is a multiple of 8 and everything is aligned to 16 bytes; else
 //           norm_backward_any_gpu.c. Lanes past the row's end load its last run again, so that no
@@ -70,15 +70,9 @@ QD_INLINE void load_row(mode m, const qk_norm_backward_args *g, uint32_t index, 
     load_piece(m, g, r.d_out, &k->d);
 }
 
-/** Returns a run of x times the factor, less the mean; zeros past the row's end. */
-QD_INLINE qd_f32x8 x_of(mode m, const qk_norm_backward_args *g, const kept *k, int i,
-                        const moments *s) {
-    return IS_IN(i) ? run_of(m, &k->x, i) * s->factor - s->mean : (qd_f32x8)0;
-}
-
-/** Returns a run of d_out; zeros past the row's end. */
-QD_INLINE qd_f32x8 d_of(mode m, const qk_norm_backward_args *g, const kept *k, int i) {
-    return IS_IN(i) ? run_of(m, &k->d, i) : (qd_f32x8)0;
+/** Returns a run of x times the factor, a power of two, less the mean. */
+QD_INLINE qd_f32x8 x_of(mode m, const kept *k, int i, const moments *s) {
+    return __builtin_elementwise_fma(run_of(m, &k->x, i), (qd_f32x8)s->factor, (qd_f32x8)-s->mean);
 }
 
 QD_INLINE qd_f32x8 load_weights(mode m, const qk_norm_backward_args *g, const part *of,
@@ -88,17 +82,17 @@ QD_INLINE qd_f32x8 load_weights(mode m, const qk_norm_backward_args *g, const pa
                : qd_load8(m.dtype, weights_at(m.dtype, of, weights, batch, AT(i)));
 }
 
-/** Returns a run of g's factors of d_out, where there are weights. */
+/** Returns a run of g's factors of d_out; zeros past the row's end, where nothing then counts. */
 QD_INLINE qd_f32x8 factors(mode m, const qk_norm_backward_args *g, const part *of, int i) {
-    return weight_of(g, load_weights(m, g, of, g->weight, g->weight_batch, i));
+    if (!IS_IN(i))
+        return 0;
+    return g->weight ? weight_of(g, load_weights(m, g, of, g->weight, g->weight_batch, i))
+                     : (qd_f32x8)1;
 }
 
 QD_INLINE qd_f32x8 g_of(mode m, const qk_norm_backward_args *g, const part *of, const columns *c,
                         const kept *k, int i) {
-    const qd_f32x8 d = d_of(m, g, k, i);
-    if (m.is_ahead)
-        return d * c->weight[i];
-    return g->weight ? d * factors(m, g, of, i) : d;
+    return run_of(m, &k->d, i) * (m.is_ahead ? c->weight[i] : factors(m, g, of, i));
 }
 
 /** Makes the compiler convert 16-bit elements once more, rather than keep what it has converted. */
@@ -112,18 +106,17 @@ QD_INLINE void forget(mode m, kept *k) {
 /** Finds the mean, and the mean square of what differs from it, with eps. */
 QD_INLINE float find_square(mode m, const qk_norm_backward_args *g, const kept *k, moments *s,
                             sums *shared) {
-    qd_f32x8 squares = 0;
-    float sum = 0;
+    float sum = 0, squares = 0;
     s->mean = 0;
     if (g->subtracts_mean) {
-        EACH_RUN sum += run_sum(x_of(m, g, k, i, s));
+        EACH_RUN sum += IS_IN(i) ? run_sum(x_of(m, k, i, s)) : 0;
         s->mean = sum_lanes(shared, sum) * g->per_h;
     }
     EACH_RUN {
-        const qd_f32x8 x = x_of(m, g, k, i, s);
-        squares = __builtin_elementwise_fma(x, x, squares);
+        const qd_f32x8 x = x_of(m, k, i, s);
+        squares += IS_IN(i) ? run_sum(x * x) : 0;
     }
-    return sum_lanes(shared, run_sum(squares)) * g->per_h + g->eps * s->factor * s->factor;
+    return sum_lanes(shared, squares) * g->per_h + g->eps * s->factor * s->factor;
 }
 
 /** Finds the means of g and of g n, and adds to the columns' sums. */
@@ -131,7 +124,7 @@ QD_INLINE void find_means(mode m, const qk_norm_backward_args *g, const part *of
                           moments *s, columns *c, sums *shared) {
     float both[2] = {0, 0};
     EACH_RUN {
-        const qd_f32x8 n = x_of(m, g, k, i, s) * s->inverse, d = d_of(m, g, k, i);
+        const qd_f32x8 n = x_of(m, k, i, s) * s->inverse, d = run_of(m, &k->d, i);
         const qd_f32x8 gradient = g_of(m, g, of, c, k, i);
         both[0] += run_sum(gradient * n);
         both[1] += run_sum(gradient);
@@ -160,7 +153,7 @@ QD_INLINE void write_gated(mode m, const qk_norm_backward_args *g, const part *o
 QD_INLINE void write_dx(mode m, const qk_norm_backward_args *g, const part *of, const row *r,
                         const kept *k, const moments *s, const piece *d_sum, columns *c) {
     EACH_RUN {
-        qd_f32x8 dx = dx_of(s, g_of(m, g, of, c, k, i), x_of(m, g, k, i, s) * s->inverse);
+        qd_f32x8 dx = dx_of(s, g_of(m, g, of, c, k, i), x_of(m, k, i, s) * s->inverse);
         if (r->d_sum)
             dx += m.is_ahead ? run_of(m, d_sum, i)
                              : qd_load8(m.dtype, qd_at(m.dtype, r->d_sum, AT(i)));
@@ -210,7 +203,7 @@ QD_INLINE void backward(mode m, const qk_norm_backward_args *g) {
     const part of = find_part(g);
     if (m.is_ahead) {
         load_row(m, g, of.first, &k);
-        EACH_RUN c.weight[i] = g->weight ? factors(m, g, &of, i) : (qd_f32x8)1;
+        EACH_RUN c.weight[i] = factors(m, g, &of, i);
     }
     for (uint32_t r = of.first; r < of.end; r++) // the last row is loaded once more, from a cache
         backward_row(m, qd_reread(g), &of, r, qd_min(r + 1, of.end - 1), &k, &c, &shared);
@@ -218,15 +211,15 @@ QD_INLINE void backward(mode m, const qk_norm_backward_args *g) {
         write_columns(m, g, g->sums[i].parts, c.sums[i]);
 }
 
-#define BACKWARD(entry, ...)                                                                       \
-    QD_KERNEL_WITHIN(512, 128, entry)(const qk_norm_backward_args g) {                             \
+#define BACKWARD(entry, threads, registers, ...)                                                   \
+    QD_KERNEL_WITHIN(threads, registers, entry)(const qk_norm_backward_args g) {                   \
         backward((mode){__VA_ARGS__}, &g);                                                         \
     }
-BACKWARD(qk_norm_backward_f32, QD_F32, 2, true, QK_AHEAD)
-BACKWARD(qk_norm_backward_f16, QD_F16, 2, true, QK_AHEAD)
-BACKWARD(qk_norm_backward_bf16, QD_BF16, 2, true, QK_AHEAD)
-BACKWARD(qk_norm_backward_wide_f16, QD_F16, 4, false, false)
-BACKWARD(qk_norm_backward_wide_bf16, QD_BF16, 4, false, false)
+BACKWARD(qk_norm_backward_f32, 1024, 64, QD_F32, 1, true, QK_AHEAD)
+BACKWARD(qk_norm_backward_f16, 1024, 64, QD_F16, 1, true, QK_AHEAD)
+BACKWARD(qk_norm_backward_bf16, 1024, 64, QD_BF16, 1, true, QK_AHEAD)
+BACKWARD(qk_norm_backward_wide_f16, 512, 128, QD_F16, 4, false, false)
+BACKWARD(qk_norm_backward_wide_bf16, 512, 128, QD_BF16, 4, false, false)
 
 // ---- the parts' sums
 

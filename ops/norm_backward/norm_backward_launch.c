@@ -3,9 +3,10 @@
 #include "../shared/round.h"
 #include "norm_backward.h"
 
-enum { RUN = 8, THREADS = 256, MAX_THREADS = 512, SUM_COLUMNS = 32 };
-enum { KEPT_RUNS = 2, WIDE_RUNS = 4 }; // of a lane: norm_backward_gpu.c
-enum { SUM = 3 };                      // the variant's kernel behind those of the dtypes
+enum { RUN = 8, THREADS = 256, SUM_COLUMNS = 32 };
+enum { KEPT_RUNS = 1, WIDE_RUNS = 4 };        // of a lane: norm_backward_gpu.c
+enum { KEPT_MOST = 8192, WIDE_MOST = 16384 }; // elements of a row, by threads and runs
+enum { SUM = 3 };                             // the variant's kernel behind those of the dtypes
 
 bool qni_norm_backward_any_supports(const qni_variant *, const qn_device *, const void *problem,
                                     qni_reason *why) {
@@ -25,12 +26,12 @@ static bool are_aligned(const qni_norm_weights *w) {
     return (uintptr_t)w->data % 16 == 0 && w->batch % RUN == 0;
 }
 
-/** Returns whether a row fits into a workgroup's registers with so many runs a lane. */
-static bool fits(const qn_device *device, const qni_norm_backward_problem *p, int64_t runs,
+/** Returns whether a row of at most so many elements fits into a workgroup's registers. */
+static bool fits(const qn_device *device, const qni_norm_backward_problem *p, int64_t most,
                  qni_reason *why) {
-    if (p->h % RUN != 0 || p->h > RUN * MAX_THREADS * runs)
+    if (p->h % RUN != 0 || p->h > most)
         return qni_no(why, "h=%ld is no multiple of 8 up to %ld, which a workgroup keeps",
-                      (long)p->h, (long)(RUN * MAX_THREADS * runs));
+                      (long)p->h, (long)most);
     if (!is_aligned(&p->x) || !is_aligned(&p->d_out) || !is_aligned(&p->d_sum) ||
         !is_aligned(&p->gated) || !is_aligned(&p->dx) || !is_aligned(&p->d_gated) ||
         !are_aligned(&p->weight) || !are_aligned(&p->gate))
@@ -41,7 +42,7 @@ static bool fits(const qn_device *device, const qni_norm_backward_problem *p, in
 
 bool qni_norm_backward_kept_supports(const qni_variant *, const qn_device *device,
                                      const void *problem, qni_reason *why) {
-    return fits(device, problem, KEPT_RUNS, why);
+    return fits(device, problem, KEPT_MOST, why);
 }
 
 bool qni_norm_backward_wide_supports(const qni_variant *, const qn_device *device,
@@ -49,7 +50,7 @@ bool qni_norm_backward_wide_supports(const qni_variant *, const qn_device *devic
     const qni_norm_backward_problem *p = problem;
     if (p->dtype == QNI_F32 || p->d_gated.data || p->sums[QK_DGATE].to)
         return qni_no(why, "x is f32, or there is a gate");
-    return fits(device, p, WIDE_RUNS, why);
+    return fits(device, p, WIDE_MOST, why);
 }
 
 static qk_norm_rows rows_of(const qni_norm_rows *t) {

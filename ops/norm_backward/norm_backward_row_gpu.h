@@ -88,7 +88,8 @@ QD_INLINE qd_f32x8 weight_of(const qk_norm_backward_args *g, qd_f32x8 weight) {
 
 /** Returns a run of dx without d_sum. */
 QD_INLINE qd_f32x8 dx_of(const moments *s, qd_f32x8 g, qd_f32x8 n) {
-    return (g - s->mean_g - n * s->mean_gn) * s->inverse * s->factor;
+    const qd_f32x8 inner = __builtin_elementwise_fma(n, (qd_f32x8)-s->mean_gn, g - s->mean_g);
+    return inner * s->inverse * s->factor;
 }
 
 #endif
