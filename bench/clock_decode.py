@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quern's decoding beside AITER's code objects for an MI300X, both on the simulator's clock (docs/clock.md).
+"""quern's decoding beside AITER's code objects for an MI300X and an MI355X, both on the simulator's clock (docs/clock.md).
 
     git clone --filter=blob:none --no-checkout https://github.com/ROCm/aiter CLONE
     python bench/clock_decode.py --aiter CLONE                            every case
@@ -11,10 +11,10 @@
 Times are modelled, with the board's power limit and without it, of the sum of a call's kernels; nothing is measured. A case
 is one token for each request, from pages of 16 keys in random order (MLA: quern 64, AITER 1): attention of 32 heads
 on 8 of 128, or MLA of 512 + 64. q is bf16, but AITER's kernels for MLA's FP8 take q in FP8, too, and so does quern in a case
-with "q8" in its name. Behind an @ stand the keys of a chunk of quern's, or "all". AITER's own merge of MLA's parts is
+with "q8" in its name. A case whose name begins with mi355x- is on that chip. Behind an @ stand the keys of a chunk of quern's, or "all". AITER's own merge of MLA's parts is
 Triton's and is not in its times; nor do its kernels for attention cut the keys. Each side of a case runs once in a process of
 its own, and nothing is in a cache before. The limit is the longer of what the modelled memory takes for the keys and values,
-once, and the matrix units at 2.1 GHz for the products.
+once, and the matrix units at 2.1 GHz (MI355X: 2.4) for the products.
 """
 
 import argparse
@@ -43,22 +43,25 @@ import objects  # noqa: E402
 
 QO_HEADS, KV_HEADS, DIM = 32, 8, 128  # of attention
 LATENT, ROPE = 512, 64  # of MLA
-UNITS = 304
-HBM_GB_S = 128 * 32.8  # sim/chip/timing.c
-PEAK_TFLOPS = {"bf16": 1307.4, "fp8": 2614.9}
+UNITS = {"gfx942": 304, "gfx950": 256}
+HBM_GB_S = {"gfx942": 128 * 32.8, "gfx950": 128 * 50}  # sim/chip/timing.c
+PEAK_TFLOPS = {"gfx942": {"bf16": 1307.4, "fp8": 2614.9}, "gfx950": {"bf16": 2516.6, "fp8": 5033.2}}
 CASES = ["64x4096-bf16", "64x4096-bf16@all", "64x4096-fp8", "64x4096-fp8@all", "8x4096-bf16", "8x4096-fp8",
          "mla-64x4096x16-bf16", "mla-64x4096x16-bf16@1024", "mla-64x4096x16-fp8", "mla-64x4096x16-fp8@1024", "mla-8x4096x16-fp8",
          "mla-64x4096x128-bf16", "mla-64x4096x128-bf16@1024", "mla-64x4096x128-fp8@1024", "mla-64x4096x128-fp8-q8",
-         "mla-64x4096x128-fp8-q8@1024"]
-DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fnuz"}
+         "mla-64x4096x128-fp8-q8@1024", "mi355x-64x4096-bf16", "mi355x-64x4096-fp8", "mi355x-mla-64x4096x16-bf16",
+         "mi355x-mla-64x4096x16-fp8", "mi355x-mla-64x4096x128-bf16@1024", "mi355x-mla-64x4096x128-fp8-q8@1024"]
+FP8 = {"gfx942": "float8_e4m3fnuz", "gfx950": "float8_e4m3fn"}
 
 
 class Case:
     def __init__(self, name):
-        found = re.fullmatch(r"(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?(?:@(\d+|all))?", name)
+        found = re.fullmatch(r"(?:mi355x-)?(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?(?:@(\d+|all))?", name)
         if not found or bool(found[1]) != bool(found[4]):
             raise argparse.ArgumentTypeError(f"found {name}, accepted: 64x4096-bf16, mla-64x4096x16-fp8-q8@1024 and the like")
         self.chunk, self.is_mla, self.kind = -1 if found[7] == "all" else int(found[7] or 0), bool(found[1]), found[5]
+        self.chip = "gfx950" if name.startswith("mi355x") else "gfx942"
+        self.dtypes = {"bf16": "bfloat16", "fp8": FP8[self.chip]}
         self.batch, self.keys, self.heads = int(found[2]), int(found[3]), int(found[4] or QO_HEADS)
         self.q_kind = self.kind if found[6] else "bf16"
         self.page = 64 if self.is_mla else 16
@@ -68,7 +71,7 @@ class Case:
         self.bytes = self.batch * self.keys * self.width * self.size
 
     def limit_us(self):
-        return max(self.bytes / HBM_GB_S / 1e3, self.flops / PEAK_TFLOPS[self.q_kind] / 1e6)
+        return max(self.bytes / HBM_GB_S[self.chip] / 1e3, self.flops / PEAK_TFLOPS[self.chip][self.q_kind] / 1e6)
 
     def order(self, page):
         """Returns the pages of all requests, in a random order that is the same on each side."""
@@ -82,8 +85,8 @@ class Case:
 class Quern(Library):
     """libquern with tensors in the simulated chip's memory."""
 
-    def __init__(self, path):
-        super().__init__(path, "gfx942")
+    def __init__(self, path, chip):
+        super().__init__(path, chip)
         self.api = hip.Hip(str(pathlib.Path(path).with_name("libquernsim.so.0")))
 
     def pointer(self, dtype, shape, address=None, strides=None):
@@ -121,7 +124,7 @@ def planned(quern, case, page, kv_heads, vo):
     a = peer_attention.PlanArgs(struct_size=ctypes.sizeof(peer_attention.PlanArgs), batches=case.batch,
                                 qo_indptr=numbers(list(ends)), kv_indptr=numbers([i * each for i in ends]),
                                 kv_last_page_len=numbers([page] * case.batch), page_size=page, num_qo_heads=case.heads,
-                                num_kv_heads=kv_heads, head_dim_vo=vo, num_compute_units=UNITS,
+                                num_kv_heads=kv_heads, head_dim_vo=vo, num_compute_units=UNITS[case.chip],
                                 kv_chunk=case.chunk)
     plan, plan_bytes, room_bytes = peer_attention.make_plan(quern, a)
     return {"plan": ctypes.cast(plan, ctypes.c_void_p), "plan_bytes": plan_bytes,
@@ -133,10 +136,10 @@ def planned(quern, case, page, kv_heads, vo):
 def attention_args(quern, case):
     pages = [case.batch * case.keys // case.page, case.page, KV_HEADS, DIM]
     members, plan = planned(quern, case, case.page, KV_HEADS, DIM)
-    tokens, cache = [case.batch, QO_HEADS, DIM], DTYPES[case.kind]
+    tokens, cache = [case.batch, QO_HEADS, DIM], case.dtypes[case.kind]
     args = peer_attention.AttentionArgs(
         struct_size=ctypes.sizeof(peer_attention.AttentionArgs), layout=peer_attention.NHD, o=quern.pointer("bfloat16", tokens),
-        q=quern.pointer(DTYPES[case.q_kind], tokens), k=quern.pointer(cache, pages), v=quern.pointer(cache, pages), **members)
+        q=quern.pointer(case.dtypes[case.q_kind], tokens), k=quern.pointer(cache, pages), v=quern.pointer(cache, pages), **members)
     args.keep = plan
     return "qn_attention", args
 
@@ -146,19 +149,19 @@ def mla_args(quern, case):
     cache = quern.api.buffer(case.bytes, kernels.SMALL)
     members, plan = planned(quern, case, case.page, 1, LATENT)
     strides = [case.page * row, row, 1]
-    query, rows = DTYPES[case.q_kind], [case.batch, case.heads]
+    query, rows = case.dtypes[case.q_kind], [case.batch, case.heads]
     args = peer_mla.MlaArgs(
         struct_size=ctypes.sizeof(peer_mla.MlaArgs), o=quern.pointer("bfloat16", [*rows, LATENT]),
         q_nope=quern.pointer(query, [*rows, LATENT]), q_pe=quern.pointer(query, [*rows, ROPE]),
-        ckv=quern.pointer(DTYPES[case.kind], [count, case.page, LATENT], cache, strides),
-        kpe=quern.pointer(DTYPES[case.kind], [count, case.page, ROPE], cache + LATENT * case.size, strides),
+        ckv=quern.pointer(case.dtypes[case.kind], [count, case.page, LATENT], cache, strides),
+        kpe=quern.pointer(case.dtypes[case.kind], [count, case.page, ROPE], cache + LATENT * case.size, strides),
         sm_scale=192**-0.5, **members)
     args.keep = plan
     return "qn_mla_decode", args
 
 
 def run_quern(options, case):
-    quern = Quern(options.library)
+    quern = Quern(options.library, case.chip)
     name, args = (mla_args if case.is_mla else attention_args)(quern, case)
     quern.call(name, quern.stream, ctypes.byref(args))
     quern.call("qn_stream_sync", quern.stream)
@@ -187,7 +190,7 @@ def mangled(name):
 def aiter_object(clone, case):
     """Returns the code object of AITER that takes a case, and its name."""
     name = MLA[case.kind, case.heads] if case.is_mla else PA[case.kind]
-    return objects.show(clone, "gfx942", f"{'mla' if case.is_mla else 'pa'}/{name}.co"), name
+    return objects.show(clone, case.chip, f"{'mla' if case.is_mla else 'pa'}/{name}.co"), name
 
 
 def launch_pa(options, case, api):
@@ -210,7 +213,7 @@ def parts_of(case):
     """Returns into how many parts aiter/mla.py cuts the keys."""
     def score(parts):
         groups = case.batch * parts
-        return groups / (math.ceil(groups / UNITS) * UNITS) * case.keys / (case.keys + 84.1 * parts)
+        return groups / (math.ceil(groups / UNITS[case.chip]) * UNITS[case.chip]) * case.keys / (case.keys + 84.1 * parts)
     return max(range(1, 17), key=score)
 
 
@@ -243,14 +246,14 @@ def model(options, name, side):
     case = Case(name)
     with tempfile.TemporaryDirectory() as folder:
         profile = pathlib.Path(folder) / "profile.json"
-        env = dict(os.environ, QUERN_SIM=f"arch=gfx942;clock=sample;profile={profile}")
+        env = dict(os.environ, QUERN_SIM=f"arch={case.chip};clock=sample;profile={profile}")
         done = subprocess.run([sys.executable, __file__, "--library", options.library, "--aiter", options.aiter or "",
                                "--one", name, side], env=env, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{name}, {side}: {done.stderr.strip()}")
         clocks = [k["clock"] for k in json.loads(profile.read_text())["kernels"]]
     ns = sum(c["ns"] for c in clocks)
-    return {"case": name, "side": side, "kernel": done.stdout.strip(), "us": ns / 1e3,
+    return {"case": name, "chip": case.chip, "side": side, "kernel": done.stdout.strip(), "us": ns / 1e3,
             "us_without_limit": sum(c["unlimited_ns"] for c in clocks) / 1e3, "kernels_us": [c["ns"] / 1e3 for c in clocks],
             "tflops": round(case.flops / ns / 1e3, 1), "gb_s": round(case.bytes / ns, 1), "of_limit": case.limit_us() * 1e3 / ns}
 
@@ -277,7 +280,7 @@ def main():
         return {"quern": run_quern, "aiter": run_aiter}[side](options, Case(name))
     if options.prepare:
         return prepare(options)
-    report = {"benchmark": "clock_decode", "times": "modelled", "chip": "gfx942", "aiter": objects.COMMIT, "results": []}
+    report = {"benchmark": "clock_decode", "times": "modelled", "aiter": objects.COMMIT, "results": []}
     if options.json:
         report["command"] = command_of("clock_decode", options)
     print(f"{'case':24} {'side':6} {'us':>9} {'no limit':>9} {'TFLOP/s':>8} {'GB/s':>7} {'of limit':>8}")

@@ -162,7 +162,8 @@ def heads_of(r):
     """Returns the shape of an attention problem as docs/performance_modelled.md writes it."""
     batch = f"{r['batch']} × " if r["batch"] > 1 else ""
     dims = f"{r['qk']}" if r["qk"] == r["vo"] else f"{r['qk']} and {r['vo']} in v"
-    return f"{batch}{r['heads']} × {r['tokens']}, {dims}{', causal' if r['causal'] else ''}"
+    fp8 = r.get("cache", "bfloat16").removeprefix("float8_")
+    return f"{batch}{r['heads']} × {r['tokens']}, {dims}{', causal' if r['causal'] else ''}{f', k and v {fp8}' if fp8 != 'bfloat16' else ''}"
 
 
 def clock_attention_table(report):
@@ -170,7 +171,7 @@ def clock_attention_table(report):
     rows, before = [], None
     for r in report["results"]:
         shape = [CHIPS[r["chip"]], heads_of(r)]
-        side = r["side"] if r["side"] == "quern" else f"AITER `{r['side']}`"
+        side = {"quern": "quern", "tile": "quern's tile"}.get(r["side"], f"AITER `{r['side']}`")
         rows.append([*(shape if shape != before else ["", ""]), side, f"{r['us']:.0f}", f"{r['us_without_limit']:.0f}",
                      f"{r['tflops']:.0f}", f"{r['published_tflops'] or ''}"])
         before = shape
@@ -192,9 +193,10 @@ def clock_backward_table(report):
 
 def decode_shape(name):
     """Returns a case of bench/clock_decode.py as the pages write it: the call, the cache, the keys of a chunk."""
-    found = re.fullmatch(r"(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?(?:@(\d+|all))?", name)
+    found = re.fullmatch(r"(?:mi355x-)?(mla-)?(\d+)x(\d+)(?:x(\d+))?-(bf16|fp8)(-q8)?(?:@(\d+|all))?", name)
     heads = f"MLA, {found[4]} heads, " if found[1] else ""
-    cache = {"bf16": "bf16", "fp8": "e4m3fnuz"}[found[5]] + (", q too" if found[6] else "")
+    fp8 = "e4m3fn" if name.startswith("mi355x-") else "e4m3fnuz"
+    cache = {"bf16": "bf16", "fp8": fp8}[found[5]] + (", q too" if found[6] else "")
     return [f"{heads}{found[2]} × {found[3]}", cache, found[7] or "default"]
 
 
@@ -207,10 +209,10 @@ def clock_decode_table(report):
             continue
         peer = sides.get((case, "aiter"))
         parts = " + ".join(f"{us:.0f}" for us in r["kernels_us"])
-        rows.append([*decode_shape(case), f"{r['us']:.0f} ({parts})", f"{r['us_without_limit']:.0f}", f"{r['tflops']:.0f}",
+        rows.append([CHIPS[r["chip"]], *decode_shape(case), f"{r['us']:.0f} ({parts})", f"{r['us_without_limit']:.0f}", f"{r['tflops']:.0f}",
                      f"{r['gb_s']:.0f}", f"{r['of_limit']:.0%}".replace("%", " %"), f"{peer['us']:.0f}" if peer else "",
                      f"{peer['of_limit']:.0%}".replace("%", " %") if peer else ""])
-    titles = ["requests × keys", "cache", "keys of a chunk", "quern, µs (its kernels)", "without the power limit", "TFLOP/s", "GB/s",
+    titles = ["chip", "requests × keys", "cache", "keys of a chunk", "quern, µs (its kernels)", "without the power limit", "TFLOP/s", "GB/s",
               "of the limit", "AITER, µs", "of the limit"]
     return f"    {report['command']}\n\n" + table(titles, rows)
 

@@ -82,6 +82,14 @@ int64_t qni_attention_count_groups(const qn_stream *stream, const qni_attention_
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,
                                const qni_attention_problem *p, const qk_attention_args *args,
                                size_t bytes);
+/** Launches the variant's first kernel with so many workgroups of 256 threads. */
+qn_status qni_attention_launch_groups(const qni_variant *variant, qn_stream *stream, int64_t groups,
+                                      const qk_attention_args *args, size_t bytes);
+/** Returns the workgroups for `count` things of each head of k. With a graph more may come; but a
+ *  device never runs more workgroups than it returns then at a time. */
+int64_t qni_attention_groups_of(const qn_stream *stream, const qni_attention_problem *p,
+                                uint32_t count);
+
 /** As qni_attention_launch, whose workgroups have 256 threads, with so many. */
 qn_status qni_attention_launch_of(const qni_variant *variant, qn_stream *stream,
                                   const qni_attention_problem *p, uint32_t threads,

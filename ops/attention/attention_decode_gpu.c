@@ -7,7 +7,8 @@
 // Tile      all rows of a request; each wave takes every WAVES-th tile of TILE keys of a chunk, and
 //           the waves' results are merged in the waves' order, so that bits do not depend on which
 //           wave was first
-// Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
+// Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer; of a
+//           batch that fills the device so, as many as requests and heads of k
 // LDS       where a wave's keys and values lie; at the end of a chunk the waves' results, some
 //           columns at once
 // Registers a tile of k and of v, as the matrix core takes them: keys are used once, so LDS would
@@ -17,12 +18,15 @@
 // Edges     as attention_tile_gpu.c
 // Schedule  scores of a tile, then ask for the next tile's k; maxima, weights; o, then ask for the
 //           next tile's v. So memory always has something to do for each wave, and k and v have
-//           one place each. A tile's page numbers are asked for a tile earlier. With QK_TIGHT a
-//           tile is loaded when the last one is done, v after k
+//           one place each. A tile's page numbers are asked for a tile earlier. If chunks are whole
+//           rounds of the waves' tiles, a chunk's end asks for the next chunk's first tiles. With
+//           QK_TIGHT a tile is loaded when the last one is done, v after k
 #if QK_NARROW
 #include "mma/narrow.h"
 #endif
+#include "attention_decode_abi.h"
 #include "attention_scores_gpu.h"
+#include "attention_split_gpu.h"
 #include "code.h"
 #include "halves.h"
 
@@ -52,9 +56,10 @@ typedef struct tile {
     run v[FRAGMENTS][FRAGMENT_KEYS];
 } tile;
 
-/** The pages of the next tile's keys. */
+/** The pages of the next tile's keys, and the end of the keys that are loaded. */
 typedef struct loader {
     int32_t pages[PLACE_LOADS];
+    uint32_t end;
 } loader;
 
 /** Keeps a conversion from beginning before the product of the last one, if registers are few. */
@@ -69,8 +74,8 @@ QD_INLINE void pin(void) {
 [[clang::loader_uninitialized]] static QD_LDS int64_t places[WAVES][2][TILE];
 
 /** Returns the key whose place a lane finds; keys past the end repeat the last one. */
-QD_INLINE uint32_t key_of_place(const part *p, uint32_t begin, uint32_t i) {
-    return qd_min(begin + (i * QD_WAVE + qd_opaque(qd_lane())) % TILE, p->chunk_end - 1);
+QD_INLINE uint32_t key_of_place(const loader *l, uint32_t begin, uint32_t i) {
+    return qd_min(begin + (i * QD_WAVE + qd_opaque(qd_lane())) % TILE, l->end - 1);
 }
 
 /** Starts loading the pages of a tile's keys. */
@@ -79,7 +84,7 @@ QD_INLINE void ask_pages(const part *p, loader *l, uint32_t begin) {
     QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++)
         if (g->kv_indices)
             l->pages[i] = g->kv_indices[p->request.kv_begin +
-                                        (int32_t)(key_of_place(p, begin, i) / g->page_size)];
+                                        (int32_t)(key_of_place(l, begin, i) / g->page_size)];
 }
 
 /** Returns k's or v's number, of which each lane wants one. They are loaded as what they are, equal
@@ -94,7 +99,7 @@ QD_INLINE void put_places(const part *p, const loader *l, uint32_t begin) {
     const qk_attention_args *g = reread(p->args);
     qd_wave_barrier(); // all lanes have read the last tile's places
     QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++) {
-        const uint32_t at = i * QD_WAVE + qd_opaque(qd_lane()), key = key_of_place(p, begin, i);
+        const uint32_t at = i * QD_WAVE + qd_opaque(qd_lane()), key = key_of_place(l, begin, i);
         const bool is_v = at >= TILE;
         const int64_t in = g->kv_indices ? l->pages[i] : (int64_t)p->index;
         const uint32_t slot = g->kv_indices ? key % g->page_size : p->request.kv_begin + key;
@@ -257,24 +262,52 @@ QD_INLINE void take_tile(const part *p, wave *w, loader *l, tile *t, uint32_t be
 
 // ---- merging the waves' results
 
-enum { WIDTH = 4096 / (WAVES * FEW) }; // columns that are merged at once: 16 KiB of all waves
-enum { STEP = WIDTH / LINES < RUN ? WIDTH / LINES : RUN, STRIDE = LINES * STEP + 4 };
-[[clang::loader_uninitialized]] static QD_LDS float tops[WAVES][FEW], sums[WAVES][FEW],
-    factors[FEW], columns[WAVES][FEW][STRIDE] __attribute__((aligned(16)));
+/** Room for the waves' results: 128 columns of 8 rows, or half of the columns of 16. Of 4 rows it
+ *  holds two chunks', so that the waves need not meet before they write the next chunk's. */
+enum { ROOM_ROWS = 8, STRIDE = D + 4 };
+[[clang::loader_uninitialized]] static QD_LDS float tops[2][WAVES][FEW], sums[2][WAVES][FEW],
+    room[WAVES * ROOM_ROWS * STRIDE] __attribute__((aligned(16)));
+
+/** How a chunk's results go through LDS. */
+typedef struct passage {
+    uint32_t buffer; // 0 or 1
+    uint32_t rows;   // that there is room for
+    uint32_t runs;   // of RUN columns of a lane: as many at once
+    uint32_t stride; // floats of a row
+} passage;
+
+QD_INLINE passage make_passage(uint32_t rows, uint32_t buffer) {
+    const bool is_half = rows > ROOM_ROWS;
+    return (passage){.buffer = buffer,
+                     .rows = is_half                ? FEW
+                             : rows > ROOM_ROWS / 2 ? ROOM_ROWS
+                                                    : ROOM_ROWS / 2,
+                     .runs = is_half ? RUN / 2 : RUN,
+                     .stride = is_half ? STRIDE / 2 : STRIDE};
+}
+QD_INLINE bool has_two_buffers(const passage *x) {
+    return x->rows <= ROOM_ROWS / 2;
+}
+QD_INLINE QD_LDS float *room_at(const passage *x, uint32_t wave, uint32_t row) {
+    const uint32_t first = has_two_buffers(x) ? x->buffer * WAVES : 0;
+    return room + ((first + wave) * x->rows + row) * x->stride;
+}
 
 /** The largest of a row's maxima over the waves, and the sum of the row's weights relative to
- *  it. */
+ *  it; by what each wave's results are scaled. */
 typedef struct total {
-    float top, sum;
+    float top, sum, factors[WAVES];
 } total;
 
-QD_INLINE total add_up(uint32_t row) {
-    total t = {tops[0][row], 0};
+QD_INLINE total add_up(uint32_t buffer, uint32_t row) {
+    total t = {.top = tops[buffer][0][row]};
     QD_UNROLL for (uint32_t i = 1; i < WAVES; i++)
-        t.top = __builtin_fmaxf(t.top, tops[i][row]);
+        t.top = __builtin_fmaxf(t.top, tops[buffer][i][row]);
     const float base = __builtin_fmaxf(t.top, least);
-    QD_UNROLL for (uint32_t i = 0; i < WAVES; i++)
-        t.sum += sums[i][row] * qd_exp2(tops[i][row] - base);
+    QD_UNROLL for (uint32_t i = 0; i < WAVES; i++) {
+        t.factors[i] = qd_exp2(tops[buffer][i][row] - base);
+        t.sum += sums[buffer][i][row] * t.factors[i];
+    }
     return t;
 }
 
@@ -282,84 +315,92 @@ QD_INLINE int64_t partial_at(const qk_attention_args *g, const part *p, uint32_t
     return qk_attention_partial(g, &p->request, p->chunk_begin, row, p->kv_head);
 }
 
-/** Returns the factor for the row's columns; stores the row's log-sum-exp. */
-QD_INLINE float finish(const part *p, const row *r, const total *t) {
+/** Returns the factor for the row's columns. The lane that `speaks` stores its log-sum-exp. */
+QD_INLINE float finish(const part *p, uint32_t row, const total *t, bool speaks) {
     const qk_attention_args *g = reread(p->args);
     if (p->request.partial_begin < 0) {
-        const row_place place = place_of(p, r);
+        const row_place place = find_row(g, &p->request, p->index, p->kv_head, row);
         const row_end end = finish_row(g, &place, t->top, t->sum);
-        store_lse(g, &place, end.lse);
+        if (speaks)
+            store_lse(g, &place, end.lse);
         return end.factor;
     }
-    const uint32_t row = r->query * g->group + r->head - p->kv_head * g->group;
-    g->partial_lse[partial_at(g, p, row)] = t->top + qd_log2(t->sum);
+    if (speaks)
+        g->partial_lse[partial_at(g, p, row)] = t->top + qd_log2(t->sum);
     return t->sum > 0 ? 1 / t->sum : 0;
 }
 
-/** Scales each wave's o to its row's common maximum. */
-QD_INLINE void level(const part *p, wave *w) {
-    float own[QD_MMA_OWN];
+/** Writes what is known of the wave's rows to LDS. */
+QD_INLINE void put_rows(const wave *w, const passage *x) {
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
         const float sum = qd_mma_sum(w->rows[i].sum);
         if (qd_mma_part() == 0 && qd_mma_column(i) < FEW) {
-            tops[qd_wave()][qd_mma_column(i)] = w->rows[i].top;
-            sums[qd_wave()][qd_mma_column(i)] = sum;
+            tops[x->buffer][qd_wave()][qd_mma_column(i)] = w->rows[i].top;
+            sums[x->buffer][qd_wave()][qd_mma_column(i)] = sum;
         }
     }
-    qd_barrier();
-    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
-        const uint32_t row = qd_opaque(qd_mma_column(i)) % FEW;
-        const total t = add_up(row);
-        own[i] = qd_exp2(w->rows[i].top - __builtin_fmaxf(t.top, least));
-        if (qd_wave() == 0 && qd_mma_part() == 0 && w->rows[i].exists)
-            factors[row] = finish(p, &w->rows[i], &t);
-    }
-    QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)
-        w->o[n] *= qd_mma_spread(own);
 }
 
-/** Writes tiles first .. first + STEP - 1 of o to LDS. */
-QD_INLINE void put_columns(const wave *w, uint32_t first) {
+/** Writes tiles `first` to `end` - 1 of the wave's o, which are constants, to LDS. */
+QD_INLINE void put_tiles(const wave *w, const passage *x, uint32_t first, uint32_t end) {
     QD_UNROLL for (uint32_t e = 0; e < QD_MMA_ACC; e++) {
         const uint32_t row = qd_opaque(qd_mma_column(qd_mma_own(e))),
                        d = qd_mma_row(qd_opaque(qd_mma_part()), e);
-        if (row < FEW) QD_UNROLL
-            for (uint32_t n = 0; n < STEP; n++)
-                columns[qd_wave()][row][d * STEP + n] = w->o[first + n][e];
+        QD_LDS float *const to = room_at(x, qd_wave(), row) + d * (end - first);
+        if (row < x->rows) QD_UNROLL
+            for (uint32_t n = first; n < end; n++)
+                to[n - first] = w->o[n][e];
     }
 }
 
-/** Stores the sums of all waves' columns. */
-QD_INLINE void store_columns(const part *p, uint32_t first) {
+/** Writes the wave's o to LDS: all columns, or half of each lane's run from `first` on. */
+QD_INLINE void put_columns(const wave *w, const passage *x, uint32_t first) {
+    if (x->runs == RUN)
+        put_tiles(w, x, 0, RUN);
+    else if (first == 0)
+        put_tiles(w, x, 0, RUN / 2);
+    else
+        put_tiles(w, x, RUN / 2, RUN);
+}
+
+/** Stores the sums of all waves' columns that are in LDS. */
+QD_INLINE void store_columns(const part *p, const passage *x, uint32_t first) {
     const qk_attention_args *g = reread(p->args);
-    for (uint32_t i = qd_opaque(qd_thread()); i < p->row_end * LINES * STEP; i += THREADS) {
-        const uint32_t row = i / (LINES * STEP), column = i % (LINES * STEP);
-        const uint32_t d = RUN * (column / STEP) + first + column % STEP;
+    const uint32_t width = LINES * x->runs;
+    for (uint32_t i = qd_opaque(qd_thread()); i < p->row_end * width; i += THREADS) {
+        const uint32_t row = i / width, column = i % width;
+        const uint32_t d = RUN * (column / x->runs) + first + column % x->runs;
+        const total t = add_up(x->buffer, row);
+        const float factor = finish(p, row, &t, first == 0 && column == 0);
         float sum = 0;
         QD_UNROLL for (uint32_t wave = 0; wave < WAVES; wave++)
-            sum += columns[wave][row][column];
-        sum *= factors[row];
-        const row_place place = find_row(g, &p->request, p->index, p->kv_head, row);
+            sum += room_at(x, wave, row)[column] * t.factors[wave];
+        sum *= factor;
         if (d >= g->head_dim_vo)
             continue;
-        if (p->request.partial_begin < 0)
+        if (p->request.partial_begin < 0) {
+            const row_place place = find_row(g, &p->request, p->index, p->kv_head, row);
             store_o(g, o_offset(g, &place) + d, sum);
-        else
+        } else {
             g->partial_o[partial_at(g, p, row) * g->head_dim_vo + d] = sum;
+        }
     }
 }
 
-QD_INLINE void store(const part *p, wave *w) {
-    level(p, w);
-    QD_UNROLL for (uint32_t first = 0; first < RUN; first += STEP) {
-        put_columns(w, first);
+/** Adds up the waves' results of chunk number `chunk` of this workgroup. */
+QD_INLINE void store(const part *p, const wave *w, uint32_t chunk) {
+    const passage x = make_passage(p->row_end, chunk % 2);
+    put_rows(w, &x);
+    for (uint32_t first = 0; first < RUN; first += x.runs) {
+        put_columns(w, &x, first);
         qd_barrier();
-        store_columns(p, first);
-        qd_barrier();
+        store_columns(p, &x, first);
+        if (!has_two_buffers(&x))
+            qd_barrier(); // all have read before the next results are written
     }
 }
 
-// ---- the kernel
+// ---- a chunk
 
 /** Returns the wave's first tile that any row sees. */
 QD_INLINE uint32_t first_tile(const part *p, const wave *w) {
@@ -377,58 +418,119 @@ QD_INLINE void begin_tile(const part *p, loader *l, tile *t, uint32_t begin) {
         fetch_values(p, t);
 }
 
-/** Starts the rows. Queries are loaded after the first pages, for which keys wait. */
+/** Starts the rows of a chunk. */
 QD_INLINE void start_rows(const part *p, wave *w) {
-    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
         w->rows[i] = make_row(p, qd_mma_column(i));
-        load_query(p, w, i);
-    }
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)
         w->o[n] = 0;
 }
 
-QD_INLINE void take_chunk(const part *p) {
-    wave w;
+/** What a wave carries from chunk to chunk of a work item. */
+typedef struct walk {
+    wave w; // its queries
     tile t;
-    loader l = {};
-    find_keys(p, &w, 0);
-    uint32_t tile = first_tile(p, &w);
-    if (tile < w.any_end)
-        ask_pages(p, &l, tile);
-    start_rows(p, &w);
-    put_queries(&w);
-    if (tile < w.any_end && !is_tight)
-        begin_tile(p, &l, &t, tile);
-    for (; tile < w.any_end; tile += STRIDE_KEYS) {
-        if (is_tight)
-            begin_tile(p, &l, &t, tile);
-        take_tile(p, &w, &l, &t, tile, tile + STRIDE_KEYS);
+    loader l;
+    uint32_t ahead; // the tile in t, if it is on its way
+} walk;
+
+constexpr uint32_t nothing = UINT32_MAX; // is ahead
+
+/** Adds up chunk number `chunk` of the workgroup's. Queries are loaded after the first pages, for
+ *  which keys wait. */
+QD_INLINE void take_chunk(const part *p, walk *x, uint32_t chunk) {
+    find_keys(p, &x->w, 0);
+    uint32_t tile = first_tile(p, &x->w);
+    const bool begins = tile < x->w.any_end && tile != x->ahead;
+    if (begins)
+        ask_pages(p, &x->l, tile);
+    start_rows(p, &x->w);
+    if (chunk == 0) {
+        QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
+            load_query(p, &x->w, i);
+        put_queries(&x->w);
     }
-    store(p, &w);
+    if (begins && !is_tight) {
+        begin_tile(p, &x->l, &x->t, tile);
+        x->ahead = tile;
+    }
+    for (; tile < x->w.any_end; tile += STRIDE_KEYS) {
+        if (is_tight)
+            begin_tile(p, &x->l, &x->t, tile);
+        take_tile(p, &x->w, &x->l, &x->t, tile, tile + STRIDE_KEYS);
+        x->ahead = is_tight ? nothing : tile + STRIDE_KEYS;
+    }
+    store(p, &x->w, chunk);
 }
 
 /** Computes one workgroup's share of a work item, each chunk in turn. Requests of so few rows are
  *  one tile: their rows begin at 0. */
-QD_INLINE void take_work(const qk_attention_args *args, const qk_attention_work *work,
+QD_INLINE void take_work(const qk_attention_decode_args *args, const qk_attention_work *work,
                          uint32_t kv_head) {
-    part p = make_part(args, work, kv_head);
+    part p = make_part(&args->common, work, kv_head);
+    const bool flows = !is_tight && (uint32_t)p.request.kv_chunk % STRIDE_KEYS == 0;
+    walk x = {.ahead = nothing};
+    uint32_t chunk = 0;
     do {
         p.chunk_end = qk_attention_next_chunk(&p.request, p.chunk_begin, work->kv_end);
-        take_chunk(&p);
+        x.l.end = flows ? work->kv_end : p.chunk_end;
+        x.ahead = flows ? x.ahead : nothing;
+        take_chunk(&p, &x, chunk++);
         p.chunk_begin = p.chunk_end;
     } while (p.chunk_begin < work->kv_end);
+    qd_barrier(); // all waves have read what the next work item's chunks write over
+}
+
+// ---- the kernel
+
+/** Returns all rows and keys of a request. */
+QD_INLINE qk_attention_work whole_work(const qk_attention_args *g, uint32_t request) {
+    const qk_attention_request r = qk_attention_get_request(g, request);
+    return (qk_attention_work){
+        .request = request, .row_end = (uint32_t)r.qo_len * g->group, .kv_end = (uint32_t)r.kv_len};
+}
+
+/** Returns how many workgroups have something to do. The arguments are read again, here and below,
+ *  as gfx9 has few scalar registers. */
+QD_INLINE uint32_t count_parts(const qk_attention_decode_args *args) {
+    const qk_attention_args *g = reread(&args->common);
+    return (args->is_whole ? qk_attention_num_requests(g) : qk_attention_count(g)) *
+           g->num_kv_heads;
+}
+
+/** Returns what workgroup `id` does, but for its head of k, *kv_head. */
+QD_INLINE qk_attention_work find_work(const qk_attention_decode_args *args, uint32_t id,
+                                      uint32_t *kv_head) {
+    const qk_attention_args *g = reread(&args->common);
+    const uint32_t index = id / g->num_kv_heads;
+    *kv_head = id - index * g->num_kv_heads;
+    return uniform_work(args->is_whole ? whole_work(g, index) : qk_attention_find(g, index));
+}
+
+/** Merges a request's chunks, which workgroup `id`, this one, has stored. */
+QD_INLINE void merge(const qk_attention_decode_args *args, uint32_t id) {
+    uint32_t kv_head;
+    const qk_attention_work work = find_work(args, id, &kv_head);
+    const qk_attention_args *g = reread(&args->common);
+    if (qk_attention_get_request(g, work.request).partial_begin < 0)
+        return;
+    __gpu_sync_threads(); // all waves' partial results are in memory
+    merge_work(g, &work, kv_head, 0, 1);
 }
 
 static void code_end(void);
 
 QD_WAVES_PER_EU(QK_MIN_WAVES, QK_MAX_WAVES)
-QD_KERNEL(THREADS) qk_attention_decode(qk_attention_args args) {
+QD_KERNEL(THREADS) qk_attention_decode(qk_attention_decode_args args) {
     QD_ASK_FOR_CODE(code_end);
-    const uint32_t heads = args.num_kv_heads, parts = qk_attention_count(&args) * heads;
-    for (uint32_t id = qd_block(); id < parts; id += __gpu_num_blocks(0)) {
-        const qk_attention_work work = uniform_work(qk_attention_find(reread(&args), id / heads));
-        if (qk_attention_takes(reread(&args), work.request))
-            take_work(&args, &work, id % heads);
+    for (uint32_t id = qd_block(); id < count_parts(&args); id += __gpu_num_blocks(0)) {
+        uint32_t kv_head;
+        const qk_attention_work work = find_work(&args, id, &kv_head);
+        if (work.row_end == 0 || !qk_attention_takes(reread(&args.common), work.request))
+            continue;
+        take_work(&args, &work, kv_head);
+        if (args.merges)
+            merge(&args, id);
     }
 }
 

@@ -24,10 +24,8 @@ static qn_status launch(qn_stream *stream, const qni_kernel_ref *kernel, int64_t
     return launch_of(stream, kernel, groups, THREADS, args, bytes);
 }
 
-/** Returns the workgroups for `count` work items or merges. With a graph more may come; but a
- *  device never runs more workgroups than this at a time. */
-static int64_t count_groups(const qn_stream *stream, const qni_attention_problem *p,
-                            uint32_t count) {
+int64_t qni_attention_groups_of(const qn_stream *stream, const qni_attention_problem *p,
+                                uint32_t count) {
     const int64_t groups = (int64_t)count * p->args.num_kv_heads;
     const int64_t at_once = (int64_t)GROUPS_OF_UNIT * stream->device->info.num_compute_units;
     return p->plan && p->plan->is_for_graph && groups < at_once ? at_once : groups;
@@ -43,7 +41,7 @@ static qk_attention_args on_host(const qni_attention_problem *p, const qk_attent
 int64_t qni_attention_count_groups(const qn_stream *stream, const qni_attention_problem *p,
                                    const qk_attention_args *args) {
     const qk_attention_args g = on_host(p, args);
-    return count_groups(stream, p, qk_attention_count(&g));
+    return qni_attention_groups_of(stream, p, qk_attention_count(&g));
 }
 
 /** Returns the threads of a workgroup that merges: fewer where workgroups are many, as a request's
@@ -68,7 +66,7 @@ static int64_t merge_parts(const qn_stream *stream, const qni_attention_problem 
 qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
                               const qni_attention_problem *p, const qk_attention_args *args) {
     const qk_attention_args g = on_host(p, args);
-    const int64_t groups = count_groups(stream, p, qk_attention_count_merges(&g));
+    const int64_t groups = qni_attention_groups_of(stream, p, qk_attention_count_merges(&g));
     if (p->is_merged_later || groups == 0)
         return QN_OK;
     const int64_t parts = merge_parts(stream, p, &g, groups);
@@ -82,6 +80,11 @@ qn_status qni_attention_launch_of(const qni_variant *variant, qn_stream *stream,
     QN_TRY(launch_of(stream, &variant->config.kernel[0],
                      qni_attention_count_groups(stream, p, args), threads, args, bytes));
     return qni_attention_merge(variant, stream, p, args);
+}
+
+qn_status qni_attention_launch_groups(const qni_variant *variant, qn_stream *stream, int64_t groups,
+                                      const qk_attention_args *args, size_t bytes) {
+    return launch(stream, &variant->config.kernel[0], groups, args, bytes);
 }
 
 qn_status qni_attention_launch(const qni_variant *variant, qn_stream *stream,

@@ -3,6 +3,7 @@
 // requests of few rows. This file has the problems that they take, the costs of these, and their
 // launch.
 #include "attention.h"
+#include "attention_decode_abi.h"
 
 /** Elements that a thread moves at once: 16 bytes, or 8 bytes of FP8. */
 enum { PIECE = 8 };
@@ -122,4 +123,34 @@ qn_status qni_attention_tile(const qni_variant *variant, qn_stream *stream, cons
     qk_attention_args args = p->args;
     args.q_tile = variant->config.rows;
     return qni_attention_launch(variant, stream, p, &args, sizeof args);
+}
+
+// ---- attention.gpu_decode_*
+
+/** Returns whether workgroups that take a request and a head of k each, with all chunks, fill the
+ *  device, and none of them has more keys than there are for each of so many workgroups. */
+static bool fills_with_requests(const qn_stream *stream, const qni_attention_problem *p) {
+    const qk_attention_schedule *s = p->plan;
+    int64_t keys = 0, longest = 0;
+    for (uint32_t i = 0; s && i < s->num_requests; i++) {
+        const qk_attention_request *r = &qk_attention_requests(s)[i];
+        const int64_t rows = r->qo_len * (int64_t)p->args.group;
+        if (rows == 0 || rows > QK_ATTENTION_FEW_ROWS)
+            continue;
+        keys += r->kv_len;
+        longest = r->kv_len > longest ? r->kv_len : longest;
+    }
+    const int64_t enough = 3 * (int64_t)stream->device->info.num_compute_units / 2;
+    return longest > 0 && longest * enough <= keys * p->args.num_kv_heads;
+}
+
+qn_status qni_attention_decode(const qni_variant *variant, qn_stream *stream, const void *problem) {
+    const qni_attention_problem *p = problem;
+    qk_attention_decode_args args = {.common = p->args, .is_whole = fills_with_requests(stream, p)};
+    args.common.q_tile = variant->config.rows;
+    if (!args.is_whole)
+        return qni_attention_launch(variant, stream, p, &args.common, sizeof args);
+    args.merges = !p->is_merged_later;
+    const int64_t groups = qni_attention_groups_of(stream, p, p->plan->num_requests);
+    return qni_attention_launch_groups(variant, stream, groups, &args.common, sizeof args);
 }
