@@ -248,7 +248,7 @@ class Runner:
             status, text = self._run([*self.compile, *program.options, *includes, "-c", source, "-o", made[-1]], folder, 600)
             if status != 0:
                 return "skip", "does not compile: " + _first_error(text)
-        command = [self.compile[0], *made, *(o for o in self.objects(program.objects, program.includes) if o), "-o", folder / "program", *self.link]
+        command = [self.compile[0], *made, *(o for o in map(self.shared.get, program.objects) if o), "-o", folder / "program", *self.link]
         status, text = self._run(command, folder, 300)
         missing = sorted(set(re.findall(r"undefined symbol: (hip\w+)$", text, re.M)))
         if status != 0 and missing:
