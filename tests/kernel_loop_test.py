@@ -171,7 +171,7 @@ def test_halves_meet_when_all_but_the_last_blocks_copies_have_landed(image, tile
 
 
 # image, tiles of 16 x 16 a wave; of a K-block: vector instructions, which turn pairs of rows, loads, reads and writes of LDS
-WIDE = [("gemm_fp8_row_256x224", 4 * 7, 0, 8, 22 + 8)]
+WIDE = [("gemm_fp8_row_256x224", 4 * 7, 0, 8, 22 + 8), ("gemm_bf16_256x192", 4 * 6, 0, 7, 20 + 7)]
 WIDE += [(f"gemm_{dtype}_{tile}", *form) for dtype in ("bf16", "f16")
         for tile, form in (("256x224", (4 * 7, 0, 8, 22 + 8)), ("nn_256x128", (4 * 4, 8, 6, 16 + 8 + 4)),
                            ("tn_256x128", (4 * 4, 24, 6, 16 + 8 + 8)), ("tt_256x128", (4 * 4, 16, 6, 16 + 8 + 2)))]

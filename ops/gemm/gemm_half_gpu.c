@@ -84,14 +84,17 @@ QD_INLINE void aim(wave *w, uint32_t block, uint32_t blocks) {
     w->at = qd_min(block, blocks - 1) * ROW_BYTES;
 }
 
-/** Runs whole K-blocks, a multiple of STAGES. */
-QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
+QD_INLINE void fetch_first(wave *w, uint32_t blocks) {
     QD_UNROLL for (int stage = 0; stage < STAGES; stage++) {
         aim(w, (uint32_t)stage, blocks);
         QD_UNROLL for (int i = 0; i < FETCHES; i++)
             fetch(w, stage ? lds1 : lds0, i);
         qd_pin();
     }
+}
+
+/** Runs whole K-blocks, a multiple of STAGES, the first of which are on their way. */
+QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
     meet();
     QD_UNROLL for (int i = 0; i < READS; i++)
         read(&w->p, lds0, 0, i);
@@ -109,12 +112,12 @@ QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
 
 // ---- setting up
 
-/** Returns this lane's offset of two rows of which the first is `row`: of its row, or of the last
- *  one that exists, and of the piece that belongs at the lane's place in LDS. */
-QD_INLINE uint32_t offset_of(uint32_t row, uint32_t rows, uint32_t row_bytes) {
+/** Returns this lane's offset of two rows of a stage of which the first is `row`: of its row, or of
+ *  the last one that exists, and of the piece that belongs at the lane's place in LDS. */
+QD_INLINE uint32_t offset_of(bool is_b, uint32_t row, uint32_t rows, uint32_t row_bytes) {
     row += qd_lane() / 32;
     const uint32_t k = (qd_lane() / 4 % 8 ^ (row & 7)) * 16 + qd_lane() % 4 * 4;
-    return qd_by_all_lanes(qd_min(row, rows - 1) * row_bytes + k);
+    return qd_by_all_lanes(qd_min(is_b ? column_in(row) : row, rows - 1) * row_bytes + k);
 }
 
 QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const element *a, const element *b) {
@@ -122,9 +125,10 @@ QD_INLINE void set_up(wave *w, const qk_gemm_args *g, const element *a, const el
     w->a = qd_buffer(a, (w->p.rows - 1) * a_bytes + g->k * ELEMENT);
     w->b = qd_buffer(b, (w->p.columns - 1) * b_bytes + g->k * ELEMENT);
     QD_UNROLL for (uint32_t i = 0; i < FETCH_A; i++)
-        w->offset[i] = offset_of(w->p.wave * (TM / WAVES) + 2 * i, w->p.rows, a_bytes);
+        w->offset[i] = offset_of(false, w->p.wave * (TM / WAVES) + 2 * i, w->p.rows, a_bytes);
     QD_UNROLL for (uint32_t i = 0; i < FETCH_B; i++)
-        w->offset[FETCH_A + i] = offset_of(w->p.wave * (TN / WAVES) + 2 * i, w->p.columns, b_bytes);
+        w->offset[FETCH_A + i] =
+            offset_of(true, w->p.wave * (TN / WAVES) + 2 * i, w->p.columns, b_bytes);
 }
 
 QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_half(QK_GEMM_PARAMETER) {
@@ -136,16 +140,18 @@ QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_half(QK_GEMM_PARAMETER) {
         return;
     const uint32_t n0 = tile_n * TN;
     wave w;
-    begin(&w.p, &g, &tile, n0);
-    if (w.p.rows > 0 && g.k > 0) {
-        const element *a = (const element *)g.a + tile.group * g.a_group + tile.row * g.a_row;
-        const element *b = (const element *)g.b + tile.group * g.b_group + n0 * g.b_n;
-        const uint32_t blocks = g.k / BLOCK_K / STAGES * STAGES;
+    find_operands(&w.p, &g, &tile, n0);
+    const uint32_t k = w.p.rows > 0 ? g.k : 0, blocks = k / BLOCK_K / STAGES * STAGES;
+    const element *a = (const element *)g.a + tile.group * g.a_group + tile.row * g.a_row;
+    const element *b = (const element *)g.b + tile.group * g.b_group + n0 * g.b_n;
+    if (blocks > 0) {
         set_up(&w, &g, a, b);
-        if (blocks > 0)
-            run_blocks(&w, blocks);
-        for (uint32_t block = blocks; block * BLOCK_K < g.k; block++)
-            run_last(&w.p, &g, a, b, block);
+        fetch_first(&w, blocks);
     }
+    clear_sums(&w.p);
+    if (blocks > 0)
+        run_blocks(&w, blocks);
+    for (uint32_t block = blocks; block * BLOCK_K < k; block++)
+        run_last(&w.p, &g, a, b, block);
     finish(&w.p, &f, &tile, n0);
 }

@@ -21,6 +21,7 @@
 #define QK_GEMM_HALF_GPU_H
 
 #define QK_FULL // one image has all forms of a product's end, which acts behind the loop
+#include "buffer_store.h"
 #include "copy.h"
 #include "gemm_full_gpu.h"
 #include "mma/cdna_halves.h"
@@ -50,6 +51,11 @@ enum { HAS_FACTORS = 0 };
 #endif
 enum { MT = QK_MT, NT = QK_NT, WAVES = QK_WAVES, THREADS = 64 * WAVES };
 enum { WAVE_ROWS = WAVES / 2, TM = 16 * MT * WAVE_ROWS, TN = 32 * NT };
+#ifdef QK_HAS_RUNS
+enum { IS_PAIRED = 0 };
+#else
+enum { IS_PAIRED = !QK_B_ACROSS }; // column_in() says what for
+#endif
 enum { ROW_BYTES = 128, PIECES = 8, BLOCK_K = ROW_BYTES / ELEMENT };
 enum {
     TILES = MT * NT,
@@ -58,18 +64,15 @@ enum {
     EIGHT_BYTES = 8 * ROW_BYTES + QK_PAD,
     STAGE_BYTES = (TM + TN) / 8 * EIGHT_BYTES,
 };
-// How d leaves through LDS: PASS of the MT rows of tiles at once, in pieces of 16 bytes. Pieces are
-// swizzled, or a row has an odd number of them, so that columns of pieces touch all banks.
+// How d leaves: from registers, in runs of a lane's neighbouring columns; or through LDS, a row of
+// tiles at once, in f32.
 enum {
+    TYPE_D = IS_F16 ? QK_F16 : QK_BF16, // that leaves from registers
     D_PIECES = TN / 8,
-    IS_SWIZZLED = D_PIECES % 8 == 0,
-    D_PITCH = IS_SWIZZLED ? D_PIECES : D_PIECES | 1,
     PASS_ROWS = 16 * WAVE_ROWS, // of d, for a row of tiles
-    PASS = MT * PASS_ROWS * D_PITCH * 16 <= STAGE_BYTES ? MT : MT / 2,
-    RESULT_PITCH = TN / 4 + 1, // the same of f32
-    HAS_CODES = 128 % TN == 0, // d may be FP8
+    RESULT_PITCH = TN / 4 + 1,  // of LDS, in 16 bytes: odd, so that columns touch all banks
+    HAS_CODES = 128 % TN == 0,  // d may be FP8
 };
-static_assert(PASS * PASS_ROWS * D_PITCH * 16 <= STAGE_BYTES);
 static_assert(PASS_ROWS * RESULT_PITCH * 16 <= STAGE_BYTES);
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds0[STAGE_BYTES]
@@ -91,6 +94,24 @@ QD_INLINE uint32_t swizzle(uint32_t row, uint32_t piece) {
     const uint32_t turn = row & 7;
 #endif
     return row / 8 * EIGHT_BYTES + row % 8 * ROW_BYTES + (piece ^ turn) * 16;
+}
+
+/** Returns which of b's rows, which are columns of d, stands in row r of those of a stage. In two
+ *  tiles of a wave, fours of rows take turns: so a lane, which has four neighbouring rows of each
+ *  tile's products, has eight neighbouring columns of d. */
+QD_INLINE uint32_t column_in(uint32_t r) {
+    const uint32_t in = r % (16 * NT), i = r % 16;
+    if (!IS_PAIRED || in >= NT / 2 * 32)
+        return r;
+    return r - in % 32 + i / 4 * 8 + in / 16 % 2 * 4 + i % 4;
+}
+
+/** Returns the first of this lane's four columns of tile n. */
+QD_INLINE uint32_t column_of(uint32_t wave, uint32_t n) {
+    const uint32_t first = wave % 2 * NT * 16, four = qd_lane() / 16;
+    if (!IS_PAIRED || n >= NT / 2 * 2)
+        return first + n * 16 + four * 4;
+    return first + n / 2 * 32 + four * 8 + n % 2 * 4;
 }
 
 /** Reads operand i of a half: a's tiles, then b's. */
@@ -120,8 +141,9 @@ QD_INLINE void multiply(products *w, int s) {
 
 #endif
 
-/** Starts the sums, and says where the wave's operands lie in a stage. */
-QD_INLINE void begin(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+/** Says which rows the tile has and where the wave's operands lie in a stage. */
+QD_INLINE void find_operands(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                             uint32_t n0) {
     const uint32_t lane = qd_lane();
     w->wave = qd_wave();
     w->rows = tile->row < tile->end ? qd_min(tile->end - tile->row, TM) : 0;
@@ -132,10 +154,26 @@ QD_INLINE void begin(products *w, const qk_gemm_args *g, const qk_gemm_tile *til
         w->read_a[half] = swizzle(row, half * 4 + lane / 16);
         w->read_b[half] = swizzle(column, half * 4 + lane / 16);
     }
+}
+
+#ifdef QK_HAS_RUNS
+/** Does the same and starts the sums. */
+QD_INLINE void begin(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+    find_operands(w, g, tile, n0);
     QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
         for (int n = 0; n < NT; n++)
             w->sum[m][n] = 0;
 }
+#else
+/** Starts the sums here, not where the compiler would: while the first loads are under way. */
+QD_INLINE void clear_sums(products *w) {
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
+        for (int n = 0; n < NT; n++) {
+            w->sum[m][n] = 0;
+            asm volatile("" : "+v"(w->sum[m][n]));
+        }
+}
+#endif
 
 #ifndef QK_HAS_RUNS
 /** Loads 16 bytes of a row from element k on; those past the end are zero. `step` is k's stride if
@@ -163,8 +201,8 @@ QD_INLINE void run_last(products *w, const qk_gemm_args *g, const element *a, co
         qd_u32x4 piece = 0;
         if (line < TM && row < w->rows)
             piece = load_piece(a + row * g->a_row, QK_A_ACROSS, g->a_k, k, g->k);
-        if (line >= TM && row < w->columns)
-            piece = load_piece(b + row * g->b_n, QK_B_ACROSS, g->b_k, k, g->k);
+        if (line >= TM && column_in(row) < w->columns)
+            piece = load_piece(b + column_in(row) * g->b_n, QK_B_ACROSS, g->b_k, k, g->k);
         *(QD_LDS qd_u32x4 *)(lds0 + swizzle(line, i % PIECES)) = piece;
     }
     QD_WAIT(0);
@@ -180,47 +218,180 @@ QD_INLINE void run_last(products *w, const qk_gemm_args *g, const element *a, co
 
 // ---- storing
 
-/** Returns whether store_pass() can store the tile: whole rows of 16 bits as they are. */
-QD_INLINE bool has_whole_rows(const qk_gemm_args *g, uint32_t n0) {
-    const bool is_aligned = (uintptr_t)g->d % 16 == 0 && (g->d_row | g->d_group) % 8 == 0;
-    const bool has_halves = g->type_d == QK_BF16 || g->type_d == QK_F16;
-    return is_aligned && has_halves && !g->c && !g->has_epilogue && n0 + TN <= g->n;
+/** What the end of a product reads of a lane's run of columns, as it lies in memory. */
+typedef struct inputs {
+    qd_u32x4 bias, gate, c[MT];
+} inputs;
+
+/** Where a tile's rows of d begin, and those of c. A lane has `row` bytes to each of its rows; what
+ *  it must not store lies PAST_ROWS or PAST_COLUMNS farther, or both, behind all that exists. */
+typedef struct places {
+    __amdgpu_buffer_rsrc_t d, c;
+    uint32_t d_row[MT], c_row[MT];
+} places;
+constexpr uint32_t PAST_COLUMNS = 0x40000000, PAST_ROWS = 0x80000000;
+
+/** Returns whether rows of a matrix of 16 bits are made of whole runs of 16 bytes, and a tile's lie
+ *  within a GiB. */
+QD_INLINE bool has_runs(const void *data, int64_t row, int64_t group) {
+    return (uintptr_t)data % 16 == 0 && (row | group) % QD_RUN == 0 &&
+           row < PAST_COLUMNS / (2 * TM) - TN;
 }
 
-/** Returns the place in LDS of 16-byte piece `piece` of a row of d. */
-QD_INLINE QD_LDS uint8_t *piece_at(uint32_t row, uint32_t piece) {
-    return lds0 + (row * D_PITCH + (IS_SWIZZLED ? piece ^ (row % 8) : piece)) * 16;
+/** Returns which row of gates row `row` of d has. */
+QD_INLINE uint32_t batch_of(const qk_gemm_args *g, uint32_t row) {
+    return g->gate ? row / g->gate_rows : 0;
 }
 
-/** Returns which row of the tile row r of PASS rows of tiles is, of which m0 is the first. */
-QD_INLINE uint32_t row_of(uint32_t r, uint32_t m0, uint32_t pass) {
-    return (r / (16 * pass) * MT + m0) * 16 + r % (16 * pass);
+/** Returns whether store_runs() can store the tile: all that it touches has 16 bits and whole runs,
+ *  and its rows have the same gates. */
+QD_INLINE bool is_of_runs(const products *w, const qk_gemm_args *g, const qk_gemm_tile *tile) {
+    if (g->type_d != TYPE_D || g->n % QD_RUN || !has_runs(g->d, g->d_row, g->d_group))
+        return false;
+    if (g->c && !has_runs(g->c, g->c_row, 0))
+        return false;
+    if (g->bias && (g->type_bias != QK_BF16 || !has_runs(g->bias, 0, 0)))
+        return false;
+    if (g->gate && (g->type_gate != QK_BF16 || !has_runs(g->gate, 0, g->gate_batch)))
+        return false;
+    const uint32_t last = tile->row + qd_max(w->rows, 1) - 1;
+    return g->activation != QK_SILU_AND_MUL && batch_of(g, tile->row) == batch_of(g, last);
 }
 
-/** Stores PASS rows of tiles, from m0 on, of which each row of waves has its own. */
-QD_INLINE void store_pass(const products *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
-                          uint32_t n0, uint32_t m0) {
-    const uint32_t lane = qd_lane(), own = w->wave / 2 * PASS * 16 + lane % 16;
-    const uint32_t piece = w->wave % 2 * NT * 2 + lane / 32, column = qd_thread() % D_PIECES;
-    const bool is_f16 = g->type_d == QK_F16;
-    QD_WAIT(0);
-    qd_barrier(); // no wave reads LDS any more
-    QD_UNROLL for (uint32_t m = 0; m < PASS; m++) QD_UNROLL
-        for (uint32_t n = 0; n < NT; n++) {
-            const qd_f32x4 v = w->sum[m0 + m][n];
-            *(QD_LDS qd_u32x2 *)(piece_at(own + m * 16, piece + n * 2) + lane / 16 % 2 * 8) =
-                (qd_u32x2){qk_gemm_pair16(is_f16, v.xy), qk_gemm_pair16(is_f16, v.zw)};
-        }
-    qd_barrier();
-    uint16_t *d = (uint16_t *)g->d + tile->group * g->d_group + n0 + column * 8;
-    const uint32_t first = qd_thread() / D_PIECES, step = THREADS / D_PIECES;
-    QD_NO_UNROLL for (uint32_t r = first < step ? first : TM; r < PASS * PASS_ROWS; r += step) {
-        const uint32_t row = tile->row + row_of(r, m0, PASS);
-        bool is_zero;
-        if (qk_gemm_writes_row(g, tile, row, &is_zero))
-            *(qd_u32x4 *)(d + row * g->d_row) =
-                is_zero ? 0 : *(QD_LDS qd_u32x4 *)piece_at(r, column);
+/** Finds the rows of d that are the group's own or, if `is_zero`, those that become zero. */
+QD_INLINE void find_places(places *p, const products *w, const qk_gemm_args *g,
+                           const qk_gemm_tile *tile, uint32_t n0, bool is_zero) {
+    const uint32_t group = qd_uniform(tile->group), first = qd_uniform(tile->row);
+    p->d = qd_buffer((uint16_t *)g->d + group * g->d_group + first * g->d_row + n0, PAST_COLUMNS);
+    if (g->c)
+        p->c = qd_buffer((const uint16_t *)g->c + first * g->c_row + n0, PAST_COLUMNS);
+    QD_UNROLL for (uint32_t m = 0; m < MT; m++) {
+        const uint32_t row = (w->wave / 2 * MT + m) * 16 + qd_lane() % 16;
+        bool becomes_zero;
+        const bool writes = qk_gemm_writes_row(g, tile, first + row, &becomes_zero);
+        p->d_row[m] = writes && becomes_zero == is_zero ? row * (uint32_t)g->d_row * 2 : PAST_ROWS;
+        p->c_row[m] = qd_min(row, g->m - 1 - first) * (uint32_t)g->c_row * 2; // one that exists
     }
+}
+
+/** Loads a run of `count` elements, 8 or 4; the others are zero. */
+QD_INLINE qd_u32x4 load_run(const uint16_t *p, uint32_t count) {
+    if (count == QD_RUN)
+        return *(const qd_u32x4 *)p;
+    const qd_u32x2 half = *(const qd_u32x2 *)p;
+    return (qd_u32x4){half.x, half.y};
+}
+
+/** Loads what the end of a run reads, or of the last run, for columns past it. `batch` is which row
+ *  of gates the tile's rows have. */
+QD_INLINE void load_inputs(inputs *in, const qk_gemm_args *g, const places *p, uint32_t batch,
+                           uint32_t n0, uint32_t column, uint32_t count) {
+    column = qd_min(column, g->n - n0 - count);
+    if (g->bias)
+        in->bias = load_run((const uint16_t *)g->bias + n0 + column, count);
+    if (g->gate)
+        in->gate = load_run((const uint16_t *)g->gate + batch * g->gate_batch + n0 + column, count);
+    if (g->c) QD_UNROLL
+        for (int m = 0; m < MT; m++) {
+            const uint32_t at = p->c_row[m] + column * 2;
+            if (count == QD_RUN)
+                in->c[m] = qd_buffer_load4(p->c, at, 0);
+            else
+                in->c[m].xy = qd_buffer_load2(p->c, at, 0);
+        }
+}
+
+/** Does to four values what qd_gelu_tanh does to one: instructions that take two do some steps. */
+QD_INLINE qd_f32x4 gelu4(qd_f32x4 x) {
+    const qd_f32x4 cube = -0x1.a5a7dp-4f, slope = -0x1.26aec2p+1f;
+    const qd_f32x4 y = x * __builtin_elementwise_fma(x * x, cube, slope);
+    qd_f32x4 part;
+    QD_UNROLL for (int i = 0; i < 4; i++)
+        part[i] = qd_rcp(1.0f + qd_exp2_flushed(y[i]));
+    return x * part;
+}
+
+/** Returns four of a run's elements. */
+QD_INLINE qd_f32x4 part_of(int dtype, qd_u32x4 run, uint32_t part) {
+    const qd_f32x8 v = qd_from_16(dtype, run);
+    return part ? __builtin_shufflevector(v, v, 4, 5, 6, 7)
+                : __builtin_shufflevector(v, v, 0, 1, 2, 3);
+}
+
+/** Turns four columns of products of each row, in the `part` of a run, into those of d. */
+QD_INLINE void end_part(const qk_gemm_args *g, const inputs *in, uint32_t part, qd_f32x4 v[MT]) {
+    if (g->bias) QD_UNROLL
+        for (int m = 0; m < MT; m++)
+            v[m] += part_of(QD_BF16, in->bias, part);
+    if (g->activation == QK_GELU_TANH) QD_UNROLL
+        for (int m = 0; m < MT; m++)
+            v[m] = gelu4(v[m]);
+    if (g->gate) QD_UNROLL
+        for (int m = 0; m < MT; m++)
+            v[m] *= part_of(QD_BF16, in->gate, part);
+    if (g->c) QD_UNROLL
+        for (int m = 0; m < MT; m++)
+            v[m] += part_of(TYPE_D, in->c[m], part);
+}
+
+/** Stores four values or, if `high` is there, eight. */
+QD_INLINE void store_run(const places *p, int m, uint32_t at, qd_f32x4 low, const qd_f32x4 *high) {
+    const qd_f32x4 none = 0;
+    const qd_u32x4 out =
+        qd_to_16(TYPE_D, __builtin_shufflevector(low, high ? *high : none, 0, 1, 2, 3, 4, 5, 6, 7));
+    if (high)
+        qd_buffer_store4(p->d, p->d_row[m] + at, out);
+    else
+        qd_buffer_store2(p->d, p->d_row[m] + at, out.xy);
+}
+
+/** Stores the runs that begin with tile n of b, of `parts` fours of columns. */
+QD_INLINE void end_runs(const products *w, const qk_gemm_args *g, const places *p, const inputs *in,
+                        uint32_t n0, uint32_t n, uint32_t parts) {
+    const uint32_t column = column_of(w->wave, n);
+    const uint32_t at = n0 + column < g->n ? column * 2 : PAST_COLUMNS;
+    qd_f32x4 v[2][MT];
+    QD_UNROLL for (uint32_t part = 0; part < parts; part++) {
+        QD_UNROLL for (int m = 0; m < MT; m++)
+            v[part][m] = w->sum[m][n + part];
+        if (in)
+            end_part(g, in, part, v[part]);
+    }
+    QD_UNROLL for (int m = 0; m < MT; m++)
+        store_run(p, m, at, v[0][m], parts == 2 ? &v[1][m] : nullptr);
+}
+
+/** Stores zeros in rows that are padding. */
+QD_INLINE void store_zeros(const products *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                           uint32_t n0) {
+    places p;
+    find_places(&p, w, g, tile, n0, true);
+    QD_NO_UNROLL for (uint32_t n = 0; n < NT; n++) {
+        const uint32_t column = column_of(w->wave, n);
+        QD_UNROLL for (int m = 0; m < MT; m++)
+            store_run(&p, m, n0 + column < g->n ? column * 2 : PAST_COLUMNS, 0, nullptr);
+    }
+}
+
+/** Stores the tile from registers. What a run's end reads is on its way while the run before it is
+ *  stored. `has_steps`, whether there is more than the products, is a constant. */
+QD_INLINE void store_runs(const products *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
+                          uint32_t n0, bool has_steps) {
+    constexpr uint32_t pairs = IS_PAIRED ? NT / 2 : 0, runs = NT - pairs;
+    const uint32_t batch = has_steps ? batch_of(g, tile->row) : 0;
+    places p;
+    inputs in[2];
+    find_places(&p, w, g, tile, n0, false);
+    QD_UNROLL for (uint32_t i = 0; i <= runs; i++) {
+        const uint32_t n = i < pairs ? 2 * i : i + pairs;
+        if (has_steps && i < runs)
+            load_inputs(&in[i % 2], g, &p, batch, n0, column_of(w->wave, n), i < pairs ? 8 : 4);
+        if (i > 0)
+            end_runs(w, g, &p, has_steps ? &in[(i - 1) % 2] : nullptr, n0,
+                     i <= pairs ? 2 * i - 2 : i + pairs - 1, i <= pairs ? 2 : 1);
+    }
+    if (tile->zero_end > tile->end)
+        store_zeros(w, g, tile, n0);
 }
 
 /** Returns the place in LDS of column `column` and the three behind it, of row `row` of those that
@@ -248,15 +419,15 @@ QD_INLINE qd_f32x8 finished(const qk_gemm_args *g, uint32_t r, uint32_t row, uin
 
 /** Stores the rows in LDS, tile row m of each row of waves. `has_codes`, like ratio, is a
  *  constant. */
-QD_INLINE void store_runs(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
-                          const qk_gemm_tile *tile, uint32_t n0, uint32_t m, uint32_t ratio,
-                          bool has_codes) {
+QD_INLINE void store_row(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
+                         const qk_gemm_tile *tile, uint32_t n0, uint32_t m, uint32_t ratio,
+                         bool has_codes) {
     const uint32_t lanes = D_PIECES / ratio, step = THREADS / lanes; // lanes: of a row
     const uint32_t thread =
         qd_opaque(qd_thread()); // not computed once for all m: too few registers
     const uint32_t column = thread % lanes * 8, end = g->n / ratio, first = thread / lanes;
     QD_NO_UNROLL for (uint32_t r = first < step ? first : TM; r < PASS_ROWS; r += step) {
-        const uint32_t row = tile->row + row_of(r, m, 1);
+        const uint32_t row = tile->row + (r / 16 * MT + m) * 16 + r % 16;
         const qd_f32x8 v = finished(g, r, row, n0, column, ratio);
         if (has_codes)
             qk_gemm_quantize8(g, scaling, tile, row, n0 / ratio + column, end, v);
@@ -267,22 +438,24 @@ QD_INLINE void store_runs(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
 
 QD_INLINE void store(const products *w, const qk_gemm_args *g, const qk_gemm_scaling *scaling,
                      const qk_gemm_tile *tile, uint32_t n0, uint32_t ratio, bool has_codes) {
-    const uint32_t lane = qd_lane(), row = w->wave / 2 * 16 + lane % 16;
-    const uint32_t column = w->wave % 2 * NT * 16 + lane / 16 * 4;
-    QD_UNROLL for (int m = 0; m < MT; m++) {
+    const uint32_t row = w->wave / 2 * 16 + qd_lane() % 16;
+    QD_NO_UNROLL for (uint32_t m = 0; m < MT; m++) { // code for one m is a quarter as long
         QD_WAIT(0);
         qd_barrier(); // no wave reads LDS any more
-        QD_UNROLL for (int n = 0; n < NT; n++)
-            *result_at(row, column + (uint32_t)n * 16) = w->sum[m][n];
+        QD_UNROLL for (uint32_t i = 0; i < MT; i++)
+            if (i == m) // constants alone index the sums
+                QD_UNROLL
+                for (uint32_t n = 0; n < NT; n++)
+                    *result_at(row, column_of(w->wave, n)) = w->sum[i][n];
         qd_barrier();
-        store_runs(g, scaling, tile, n0, (uint32_t)m, ratio, has_codes);
+        store_row(g, scaling, tile, n0, m, ratio, has_codes);
     }
 }
 
 /** Multiplies the sums by the scales of their row of a and their row of b. */
 QD_INLINE void scale_sums(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
                           uint32_t n0) {
-    const uint32_t lane = qd_lane(), column = w->wave % 2 * NT * 16 + lane / 16 * 4;
+    const uint32_t lane = qd_lane();
     float a[MT], b;
     QD_UNROLL for (uint32_t m = 0; m < MT; m++) {
         const uint32_t row = qd_min((w->wave / 2 * MT + m) * 16 + lane % 16, w->rows - 1);
@@ -291,7 +464,7 @@ QD_INLINE void scale_sums(products *w, const qk_gemm_args *g, const qk_gemm_tile
             a[m] = g->scale_a[tile->group * g->scale_a_group + (tile->row + row) * g->scale_a_row];
     }
     QD_UNROLL for (uint32_t i = 0; i < NT * 4; i++) {
-        const uint32_t at = n0 + qd_min(column + i / 4 * 16 + i % 4, w->columns - 1);
+        const uint32_t at = n0 + qd_min(column_of(w->wave, i / 4) + i % 4, w->columns - 1);
         b = g->scale_b ? g->scale_b[tile->group * g->scale_b_group + at * g->scale_b_nb] : 1;
         QD_UNROLL for (int m = 0; m < MT; m++)
             w->sum[m][i / 4][i % 4] *= a[m] * b;
@@ -304,9 +477,11 @@ QD_INLINE void finish(products *w, const qk_gemm_full_args *f, const qk_gemm_til
     const qk_gemm_full_args full = qk_gemm_reread(f, tile);
     if (HAS_FACTORS && w->rows > 0 && full.g.k > 0)
         scale_sums(w, &full.g, tile, n0);
-    if (has_whole_rows(&full.g, n0)) {
-        QD_UNROLL for (uint32_t m0 = 0; m0 < MT; m0 += PASS)
-            store_pass(w, &full.g, tile, n0, m0);
+    if (is_of_runs(w, &full.g, tile)) {
+        if (full.g.c || full.g.has_epilogue)
+            store_runs(w, &full.g, tile, n0, true);
+        else
+            store_runs(w, &full.g, tile, n0, false);
         return;
     }
     QK_GEMM_EACH_RATIO(&full.g, {

@@ -20,6 +20,7 @@
 #include "gemm_half_gpu.h"
 
 enum {
+    IS_ACROSS = QK_A_ACROSS || QK_B_ACROSS,
     LOADS_A = TM / 8 / WAVES, // eights of rows, or k of a lane's eight rows
     LOADS_B = TN / 8 / WAVES,
     HAS_FOUR = TN % (8 * WAVES) != 0, // and four rows more
@@ -150,12 +151,15 @@ QD_INLINE void aim(wave *w, uint32_t block, uint32_t blocks) {
     w->at_b = qd_min(block, blocks - 1) * w->block_b;
 }
 
-/** Runs whole K-blocks. */
-QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
+QD_INLINE void load_first(wave *w, uint32_t blocks) {
     aim(w, 0, blocks);
     QD_UNROLL for (int i = 0; i < LOADS; i++)
         load(w, i);
     qd_pin();
+}
+
+/** Runs whole K-blocks, the first of which is on its way. */
+QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
     aim(w, 1, blocks);
     QD_UNROLL for (int op = 0; op < OPS; op++) {
         hand_over(w, op);
@@ -186,7 +190,7 @@ QD_INLINE uint32_t row_of_load(uint32_t wave, int i) {
  *  those that do not exist. */
 QD_INLINE uint32_t offset_of(uint32_t wave, int i, uint32_t count, uint32_t row_bytes) {
     const uint32_t lane = qd_lane(), lanes = i < LOADS_A + LOADS_B ? 8 : 16; // of a row
-    const uint32_t row = row_of_load(wave, i) + lane / lanes;
+    const uint32_t at = row_of_load(wave, i) + lane / lanes, row = i < LOADS_A ? at : column_in(at);
     return qd_by_all_lanes(qd_min(row, count - 1) * row_bytes + lane % lanes * (128 / lanes));
 }
 
@@ -249,8 +253,12 @@ QD_INLINE void order(const qk_gemm_args *g, uint32_t block, uint32_t *tile_m, ui
         block = block % xcds * run + block / xcds;
     const uint32_t band = block / (band_rows * g->tiles_n), in = block % (band_rows * g->tiles_n);
     const uint32_t height = qd_min(tiles_m - band * band_rows, band_rows);
-    *tile_m = band * band_rows + in % height;
-    *tile_n = in / height;
+    *tile_m = band * band_rows + in % band_rows;
+    *tile_n = in / band_rows;
+    if (height < band_rows) { // a division takes long
+        *tile_m = band * band_rows + in % height;
+        *tile_n = in / height;
+    }
 }
 
 QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_wide(QK_GEMM_PARAMETER) {
@@ -265,17 +273,24 @@ QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_wide(QK_GEMM_PARAMETER) {
     tile.end = qd_min(tile.end, tile.row + rows);
     const uint32_t n0 = tile_n * TN;
     wave w;
-    begin(&w.p, &g, &tile, n0);
-    if (w.p.rows > 0 && g.k > 0) {
-        const element *a = (const element *)g.a + tile.group * g.a_group + tile.row * g.a_row;
-        const element *b = (const element *)g.b + tile.group * g.b_group + n0 * g.b_n;
-        const uint32_t blocks = whole_blocks(&w, g.k);
+    find_operands(&w.p, &g, &tile, n0);
+    const uint32_t k = w.p.rows > 0 ? g.k : 0, blocks = k > 0 ? whole_blocks(&w, k) : 0;
+    const element *a = (const element *)g.a + tile.group * g.a_group + tile.row * g.a_row;
+    const element *b = (const element *)g.b + tile.group * g.b_group + n0 * g.b_n;
+    if (blocks > 0) {
         set_up_a(&w, &g, a);
         set_up_b(&w, &g, b);
-        if (blocks > 0)
+        load_first(&w, blocks);
+        if (IS_ACROSS) { // in one branch, or else the loop computes addresses again
+            clear_sums(&w.p);
             run_blocks(&w, blocks);
-        if (blocks * BLOCK_K < g.k)
-            run_last(&w.p, &g, a, b, blocks);
+        }
     }
+    if (!IS_ACROSS || blocks == 0)
+        clear_sums(&w.p);
+    if (!IS_ACROSS && blocks > 0) // in two, or else clang 22 spills registers
+        run_blocks(&w, blocks);
+    if (blocks * BLOCK_K < k)
+        run_last(&w.p, &g, a, b, blocks);
     finish(&w.p, &f, &tile, n0);
 }
