@@ -5,22 +5,30 @@ beside a kernel for each op, quern's own and Triton's.
 
     python bench/sim_flux.py --library build/release/libquernsim.so.0 --json bench/results/sim_flux.json
     python bench/sim_flux.py --library ... --sides bf16,triton       some of the sides
+    python bench/sim_flux.py --library ... --jobs 32                 as many processes, each with one launch
+    python bench/sim_flux.py --prepare FOLDER                        Triton's code objects into FOLDER, nothing is timed
+    python bench/sim_flux.py --library ... --prepared FOLDER         these, where there is no Triton
     python bench/sim_flux.py --svg docs/flux_gfx942.svg --json FILE  draws what FILE has; simulates nothing without --library
 
 19 double and 38 single blocks, 512 + 4096 tokens, 24 heads of 128, batch 1. Launches of equal kind and size are simulated once and
 counted as often as a step has them; FILE keeps what is done, so that a run which was stopped goes on. Times are modelled
-(docs/clock.md), with the board's limit of power, each launch by itself. Sides:
+(docs/clock.md), with the board's limit of power, each launch by itself, of all workgroups of one XCD unless QUERN_SIM says
+otherwise: a sample says too much where workgroups begin together. Sides:
 
 `bf16`: bias, GELU, gates and residuals inside the products, LayerNorm with its modulation, q's and k's norm with RoPE.
 `fp8`: the same with products of FP8 (packed weights, blocks of 128); norms and products write the next one's codes.
 `apart`: quern's kernels for one op each, as FlashInfer splits a step: LayerNorm, RMSNorm of heads, RoPE, attention, products with
 a bias; GELU and gates by Triton's kernels, as quern has none for them alone.
 `triton`: all kernels Triton's, one an op. Copies that a program may need between ops are on no side. Needs the quern package,
-numpy, and for `apart` and `triton` triton.
+numpy, and for `apart` and `triton` triton, unless its code objects are prepared.
 """
 
 import argparse
+import concurrent.futures
+import functools
 import json
+import math
+import multiprocessing
 import os
 import pathlib
 import struct
@@ -224,58 +232,114 @@ def row_kernels():
     return {f.fn.__name__: f for f in (layernorm, head_norm, rope, gelu, gate, attention)}
 
 
-class Triton:
-    """Makes Triton's launches, as Quern makes quern's."""
+def key_of(name, warps, constants):
+    return f"{name} of {warps} warps, " + " ".join(f"{key}={value}" for key, value in constants.items())
 
-    def __init__(self, clock):
-        self.clock, self.kernels, self.products = clock, row_kernels(), sim_peers.triton_kernels()
 
-    def made(self, kernel, pointers, grid, warps, operations=0, **constants):
-        """pointers: (dtype, bytes) of each."""
+class Compiler:
+    """Makes code objects by Triton."""
+
+    def __init__(self):
+        self.kernels = row_kernels() | {"product": sim_peers.triton_kernels()["bf16"][0]}
+
+    def find(self, name, types, warps, constants):
+        """Returns the kernel's entry, the code object, and the bytes of LDS that a launch names."""
         import triton
         from triton.backends.compiler import GPUTarget
-        names = kernel.arg_names[:len(pointers)]
-        signature = {name: f"*{p}" for name, (p, _) in zip(names, pointers, strict=True)}
+        kernel = self.kernels[name]
+        names = kernel.arg_names[:len(types)]
+        signature = {name: f"*{p}" for name, p in zip(names, types, strict=True)}
         source = triton.compiler.ASTSource(fn=kernel, signature=signature | {name: "constexpr" for name in constants},
                                            constexprs={(kernel.arg_names.index(name),): value for name, value in constants.items()},
                                            attrs={(i,): [["tt.divisibility", 16]] for i in range(len(names))})
         built = triton.compile(source, target=GPUTarget("hip", "gfx942", 64),
                                options={"num_warps": warps, "num_stages": 2, "matrix_instr_nonkdim": 16})
-        function = self.clock.hip.kernel(built.asm["hsaco"], built.metadata.name)
-        block = struct.pack("<%dQ" % (len(names) + 2), *(self.clock.buffer(size) for _, size in pointers), 0, 0)
-        return lambda: self.clock.launch(function, grid, 64 * warps, built.metadata.shared, block), operations
+        return built.metadata.name, built.asm["hsaco"], built.metadata.shared
+
+
+class Prepared:
+    """Finds code objects in a folder that `prepare` filled."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.index = json.loads((self.folder / "index.json").read_text())
+
+    def find(self, name, _types, warps, constants):
+        key = key_of(name, warps, constants)
+        if key not in self.index:
+            raise SystemExit(f"{self.folder}: has no code object of {key}; --prepare makes those of the sides that it is given")
+        entry = self.index[key]
+        return entry["name"], (self.folder / entry["file"]).read_bytes(), entry["shared"]
+
+
+class Keeper:
+    """Writes what a Compiler makes to a folder."""
+
+    def __init__(self, folder):
+        self.folder, self.compiler, self.index = pathlib.Path(folder), Compiler(), {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def find(self, name, types, warps, constants):
+        entry, image, shared = self.compiler.find(name, types, warps, constants)
+        key = key_of(name, warps, constants)
+        file = self.index.get(key, {"file": f"{len(self.index)}.co"})["file"]
+        self.index[key] = {"file": file, "name": entry, "shared": shared}
+        (self.folder / file).write_bytes(image)
+        (self.folder / "index.json").write_text(json.dumps(self.index, indent=1) + "\n")
+        return entry, image, shared
+
+
+class Triton:
+    """Makes Triton's launches, as Quern makes quern's; without a clock only the code objects."""
+
+    def __init__(self, clock, objects):
+        self.clock, self.objects, self.functions = clock, objects, {}
+
+    def made(self, name, pointers, grid, warps, operations=0, **constants):
+        """pointers: (dtype, bytes) of each."""
+        key = key_of(name, warps, constants)
+        if key not in self.functions:
+            entry, image, shared = self.objects.find(name, [p for p, _ in pointers], warps, constants)
+            self.functions[key] = self.clock and self.clock.hip.kernel(image, entry), shared
+        function, shared = self.functions[key]
+
+        def launch():
+            block = struct.pack("<%dQ" % (len(pointers) + 2), *(self.clock.buffer(size) for _, size in pointers), 0, 0)
+            self.clock.launch(function, grid, 64 * warps, shared, block)
+
+        return launch, operations
 
     def product(self, rows, columns, k, _end):
         size = (256, 128, 64, 8, 8, 2) if rows > 512 else (128, 128, 64, 8, 4, 2) if rows > 64 else (64, 64, 64, 4, 4, 2)
-        kernel, (types, bytes_of) = self.products["bf16"][0], (("bf16",) * 3, (2 * rows * columns, 2 * rows * k, 2 * columns * k))
+        pointers = [("bf16", 2 * size) for size in (rows * columns, rows * k, columns * k)]
         tiles = -(-rows // size[0]) * -(-columns // size[1])
-        return self.made(kernel, list(zip(types, bytes_of, strict=True)), (tiles, 1, 1), size[4], 2 * rows * columns * k, M=rows,
+        return self.made("product", pointers, (tiles, 1, 1), size[4], 2 * rows * columns * k, M=rows,
                          N=columns, K=k, BM=size[0], BN=size[1], BK=size[2], BAND=size[3], XCDS=8)
 
     def layernorm(self, rows):
         x = ("bf16", 2 * rows * WIDTH)
-        return self.made(self.kernels["layernorm"], [x, x, ("bf16", 2 * WIDTH), ("bf16", 2 * WIDTH)], (rows, 1, 1), 8, N=WIDTH,
+        return self.made("layernorm", [x, x, ("bf16", 2 * WIDTH), ("bf16", 2 * WIDTH)], (rows, 1, 1), 8, N=WIDTH,
                          BLOCK=4096)
 
     def head_norm(self, rows):
         x = ("bf16", 2 * rows * WIDTH)
-        return self.made(self.kernels["head_norm"], [x, x, ("bf16", 2 * DIM)], (rows, 1, 1), 8, HEADS=HEADS, BLOCK=32)
+        return self.made("head_norm", [x, x, ("bf16", 2 * DIM)], (rows, 1, 1), 8, HEADS=HEADS, BLOCK=32)
 
     def rope(self, rows):
         table = ("fp32", 4 * rows * DIM // 2)
-        return self.made(self.kernels["rope"], [("bf16", 2 * rows * WIDTH), table, table], (rows, 1, 1), 8, HEADS=HEADS, BLOCK=32)
+        return self.made("rope", [("bf16", 2 * rows * WIDTH), table, table], (rows, 1, 1), 8, HEADS=HEADS, BLOCK=32)
 
     def gelu(self, rows):
         x = ("bf16", 8 * rows * WIDTH)
-        return self.made(self.kernels["gelu"], [x, x], (rows * 4 * WIDTH // 2048, 1, 1), 4, BLOCK=2048)
+        return self.made("gelu", [x, x], (rows * 4 * WIDTH // 2048, 1, 1), 4, BLOCK=2048)
 
     def gate(self, rows):
         x = ("bf16", 2 * rows * WIDTH)
-        return self.made(self.kernels["gate"], [x, x, ("bf16", 2 * WIDTH), x], (rows * WIDTH // 2048, 1, 1), 4, N=WIDTH, BLOCK=2048)
+        return self.made("gate", [x, x, ("bf16", 2 * WIDTH), x], (rows * WIDTH // 2048, 1, 1), 4, N=WIDTH, BLOCK=2048)
 
     def attention(self):
         x = ("bf16", 2 * TOKENS * WIDTH)
-        return self.made(self.kernels["attention"], [x] * 4, (TOKENS // 128, HEADS, 1), 4, 4 * TOKENS**2 * WIDTH, N=TOKENS,
+        return self.made("attention", [x] * 4, (TOKENS // 128, HEADS, 1), 4, 4 * TOKENS**2 * WIDTH, N=TOKENS,
                          STEP=WIDTH, BM=128, BN=64)
 
 
@@ -294,6 +358,24 @@ def measure(clock, makers, launch):
     return {"ns": times["ns"], "unlimited_ns": times["unlimited_ns"]}
 
 
+@functools.cache
+def clock_of(library):
+    return sim_peers.Clock(library)
+
+
+@functools.cache
+def maker_of(library, by, prepared):
+    """Returns a process's maker of launches of quern or of Triton."""
+    if by == "quern":
+        return Quern()
+    return Triton(clock_of(library), Prepared(prepared) if prepared else Compiler())
+
+
+def run(library, prepared, launch):
+    clock = clock_of(library)
+    return measure(clock, {launch[0]: maker_of(library, launch[0], prepared)}, launch)
+
+
 def sums(report, side):
     """Returns the milliseconds of a side's parts, or None if a launch has not run."""
     found = dict.fromkeys(PARTS, 0.0)
@@ -305,21 +387,38 @@ def sums(report, side):
     return found
 
 
+def launches_of(sides):
+    """Returns the launches of some sides, each once, those of most operations first."""
+    found = {launch for side in sides for _, _, launch in LAUNCHES[side]()}
+    return sorted(found, key=lambda launch: (launch[1] != "attention", -math.prod(x for x in launch if isinstance(x, int)), launch))
+
+
+def prepare(options):
+    maker = Triton(None, Keeper(options.prepare))
+    for by, kind, *size in launches_of(options.sides):
+        if by == "triton":
+            getattr(maker, kind)(*size)
+
+
+def results_of(options, launches):
+    """Yields launches with their times; in several processes each in one of its own."""
+    if options.jobs == 1:
+        yield from ((launch, run(options.library, options.prepared, launch)) for launch in launches)
+        return
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        tasks = {pool.submit(run, options.library, options.prepared, launch): launch for launch in launches}
+        for task in concurrent.futures.as_completed(tasks):
+            yield tasks[task], task.result()
+
+
 def simulate(options, report):
-    os.environ.setdefault("QUERN_SIM", "arch=gfx942;clock=sample")
+    os.environ.setdefault("QUERN_SIM", "arch=gfx942;clock=xcd")
     os.environ["QUERN_SIM_LIBRARY"] = options.library
-    clock = sim_peers.Clock(options.library)
-    makers = {"quern": Quern()}
-    if {"apart", "triton"} & set(options.sides):
-        makers["triton"] = Triton(clock)
-    for side in options.sides:
-        for _, _, launch in LAUNCHES[side]():
-            name = name_of(launch)
-            if name in report["launches"]:
-                continue
-            report["launches"][name] = measure(clock, makers, launch)
-            print(f"{name}: {report['launches'][name]['ns'] / 1e3:.1f} us", flush=True)
-            write(options, report)
+    launches = [launch for launch in launches_of(options.sides) if name_of(launch) not in report["launches"]]
+    for launch, times in results_of(options, launches):
+        report["launches"][name_of(launch)] = times
+        print(f"{name_of(launch)}: {times['ns'] / 1e3:.1f} us", flush=True)
+        write(options, report)
 
 
 def write(options, report):
@@ -366,21 +465,34 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", help="libquernsim.so.0; without it nothing is simulated")
     parser.add_argument("--sides", type=sides, default=list(SIDES), help="comma list of " + ", ".join(SIDES) + " (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument("--prepare", metavar="FOLDER", help="write Triton's code objects there and stop")
+    parser.add_argument("--prepared", metavar="FOLDER", help="take Triton's code objects from there")
     parser.add_argument("--json", type=pathlib.Path, help="the figures, which this file keeps from run to run")
     parser.add_argument("--svg", type=pathlib.Path, help="draw the sides that are complete")
     options = parser.parse_args()
-    if not options.library and not (options.json and options.json.exists()):
-        parser.error("--library, or --json with a file that exists, is needed")
+    if options.jobs < 1:
+        parser.error(f"--jobs: found {options.jobs}, accepted: 1 and more")
+    if options.prepare and (options.library or options.prepared):
+        parser.error("--prepare: found --library or --prepared beside it, accepted: --sides alone")
+    if options.prepared and not options.library:
+        parser.error("--prepared: found no --library, without which nothing is simulated")
+    if not options.library and not options.prepare and not (options.json and options.json.exists()):
+        parser.error("--library, --prepare, or --json with a file that exists, is needed")
     return options
 
 
 def main():
     options = parse()
+    if options.prepare:
+        prepare(options)
+        return
     report = {"benchmark": "sim_flux", "launches": {}}
     if options.json and options.json.exists():
         report = json.loads(options.json.read_text())
     if options.library:
-        report["command"] = "python bench/sim_flux.py --library build/release/libquernsim.so.0 --json bench/results/sim_flux.json"
+        words = " ".join(["python bench/sim_flux.py", *sys.argv[1:]])
+        report["command"] = words.replace(options.prepared, "FOLDER") if options.prepared else words
         simulate(options, report)
     write(options, report)
     for side, parts in report["ms"].items():
