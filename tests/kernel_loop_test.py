@@ -15,14 +15,18 @@ sys.path.insert(0, str(SOURCE / "tools"))
 import kernel_loop  # noqa: E402
 
 IMAGES = Path(os.environ["QUERN_BUILD_DIR"]) / "images"
-BLOCKS = 2  # K-blocks of 128 that one turn of the loop runs
+BLOCKS = 2  # K-blocks of 128 that one turn of the loop runs, where a table does not say
 MFMA_PER_TILE = 8  # of 32 x 32 x 16, for a 32 x 32 tile and 128 of k
 
-# image, tiles of 32 x 32 a wave, vector instructions allowed for each MFMA, whether a goes to LDS by copies
+# image, K-blocks that a turn runs, tiles of 32 x 32 a wave, vector instructions allowed for each MFMA, whether a goes to LDS by
+# copies
 KERNELS = [
-    ("gemm_fp8_256x128", 4 * 2, 2.25, True),
-    ("gemm_fp8_128x128", 2 * 2, 2.25, True),
-    ("gemm_fp8_fn_128x128", 2 * 2, None, False),  # repairs a on the way: more vector work
+    ("gemm_fp8_256x128", 2, 4 * 2, 2.25, True),
+    ("gemm_fp8_128x128", 2, 2 * 2, 2.25, True),
+    ("gemm_fp8_128x128_alone", 3, 2 * 2, 2.45, True),
+    ("gemm_fp8_96x128", 4, 3, 2.5, True),
+    ("gemm_fp8_64x128", 4, 2, 2.35, True),
+    ("gemm_fp8_fn_128x128", 2, 2 * 2, None, False),  # repairs a on the way: more vector work
 ]
 
 
@@ -39,16 +43,16 @@ def the_loop(kernel):
     return max(bodies, key=lambda body: kernel_loop.mix_of(body)["matrix"])
 
 
-@pytest.mark.parametrize("image, tiles, ratio, copies", KERNELS)
-def test_loop_has_the_tiles_mfmas(image, tiles, ratio, copies):
+@pytest.mark.parametrize("image, blocks, tiles, ratio, copies", KERNELS)
+def test_loop_has_the_tiles_mfmas(image, blocks, tiles, ratio, copies):
     body = the_loop(the_kernel(image))
     mfmas = [i for i in body if i.name == "v_mfma_f32_32x32x16_fp8_fp8"]
-    assert len(mfmas) == BLOCKS * MFMA_PER_TILE * tiles
+    assert len(mfmas) == blocks * MFMA_PER_TILE * tiles
     assert kernel_loop.mix_of(body)["matrix"] == len(mfmas)
 
 
-@pytest.mark.parametrize("image, tiles, ratio, copies", KERNELS)
-def test_loop_is_lean(image, tiles, ratio, copies):
+@pytest.mark.parametrize("image, blocks, tiles, ratio, copies", KERNELS)
+def test_loop_is_lean(image, blocks, tiles, ratio, copies):
     mix = kernel_loop.mix_of(the_loop(the_kernel(image)))
     assert mix["agpr move"] == 0 and mix["scratch"] == 0
     if ratio:
@@ -57,36 +61,47 @@ def test_loop_is_lean(image, tiles, ratio, copies):
     assert mix["vector"] >= 2 * mix["matrix"]
 
 
-@pytest.mark.parametrize("image, tiles, ratio, copies", KERNELS)
-def test_kernel_needs_no_scratch(image, tiles, ratio, copies):
+@pytest.mark.parametrize("image, blocks, tiles, ratio, copies", KERNELS)
+def test_kernel_needs_no_scratch(image, blocks, tiles, ratio, copies):
     usage = the_kernel(image).usage
     assert usage["private_segment_fixed_size"] == 0
     assert usage["vgpr_spill_count"] == 0
 
 
-@pytest.mark.parametrize("image, tiles, ratio, copies", KERNELS)
-def test_copies_are_waited_for_before_barriers(image, tiles, ratio, copies):
+@pytest.mark.parametrize("image, blocks, tiles, ratio, copies", KERNELS)
+def test_copies_are_waited_for_before_barriers(image, blocks, tiles, ratio, copies):
     kernel = the_kernel(image)
     body = the_loop(kernel)
     assert (kernel_loop.mix_of(body)["lds copy"] > 0) == copies
-    assert kernel_loop.mix_of(body)["barrier"] == BLOCKS
+    assert kernel_loop.mix_of(body)["barrier"] == blocks
     assert kernel_loop.waits_before_barriers(body)
 
 
-@pytest.mark.parametrize("image", [k[0] for k in KERNELS if k[3]])
-def test_meetings_wait_for_the_copies_and_nothing_younger(image):
-    """Tests what each barrier waits for. A full wait would stall the loop; a shorter one would read what has not
-    landed."""
+@pytest.mark.parametrize("image, stages", [k[:2] for k in KERNELS if k[4]])
+def test_meetings_wait_for_the_copies_and_nothing_younger(image, stages):
+    """Tests what each barrier waits for: the copies of all stages but those that are still to land. A full wait would stall the
+    loop; a shorter one would read what has not landed."""
     body = the_loop(the_kernel(image))
     turns = body + body
     meetings = [n for n, i in enumerate(turns) if i.kind == "barrier" and n >= len(body)]
+    copies = kernel_loop.mix_of(body)["lds copy"] // stages
     for n in meetings:
-        younger = 0
+        younger, left = 0, (stages - 2) * copies
         for i in reversed(turns[:n]):
-            if i.kind == "lds copy":
+            if i.kind == "lds copy" and left == 0:
                 break
-            younger += i.kind == "memory"
+            left -= i.kind == "lds copy"
+            younger += i.kind in ("lds copy", "memory")
         assert turns[n - 1].operands == f"vmcnt({younger}) lgkmcnt(0)"
+
+
+@pytest.mark.parametrize("image, blocks", [k[:2] for k in KERNELS if k[1] > 2])
+def test_deep_loops_keep_loads_under_way(image, blocks):
+    """Tests that no wait of a loop with more than two stages leaves fewer loads under way than all but two K-blocks have."""
+    body = the_loop(the_kernel(image))
+    mix = kernel_loop.mix_of(body)
+    waits = [int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)]
+    assert min(waits) >= (mix["memory"] + mix["lds copy"]) // blocks * (blocks - 2)
 
 
 # image, tiles of 16 x 16 a wave, K-blocks between two meetings

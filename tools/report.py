@@ -150,6 +150,15 @@ def experts_table(report):
     return modelled_rows(report, ["tokens", "experts met", "quern", "AITER", "Triton"], rows)
 
 
+def groups_table(report):
+    """Returns the table of what bench/sim_groups.py wrote: modelled microseconds of grouped products and of what bounds them."""
+    rows = [[str(r["experts"]), f"{r['n']} × {r['k']}", f"{r['dealt']}, at most {r['most']}", f"`{r['layout']}`", f"{r['ns'] / 1e3:.0f}",
+             f"{r['dense_ns'] / 1e3:.0f}", f"{r['read_ns'] / 1e3:.0f}", f"{r['share']:.2f}"] for r in report["rows"]]
+    return (f"Modelled MI300X, `sim:gfx942`, {report['rows'][0]['rows']} rows in all. Microseconds with the board's limit of power:\n\n"
+            f"    {report['command']}\n\n" +
+            table(["experts", "N × K", "rows", "layout", "grouped", "dense", "reading the weights", "the longer / grouped"], rows))
+
+
 def flux_table(report):
     """Returns the table of what bench/sim_flux.py wrote: modelled milliseconds of a step, by what its launches do."""
     parts = list(next(iter(report["ms"].values())))
@@ -275,8 +284,8 @@ def modelled_rows_table(report):
 
 
 def any_table(report):
-    by_name = {"sim_peers": modelled_table, "sim_moe": experts_table, "sim_flux": flux_table, "sim_profiles": profiles_table,
-               "sim_rows": modelled_rows_table, "clock_attention": clock_attention_table, "clock_backward": clock_backward_table,
+    by_name = {"sim_peers": modelled_table, "sim_moe": experts_table, "sim_groups": groups_table, "sim_flux": flux_table,
+               "sim_profiles": profiles_table, "sim_rows": modelled_rows_table, "clock_attention": clock_attention_table, "clock_backward": clock_backward_table,
                "clock_decode": clock_decode_table}
     if report.get("benchmark") in by_name:
         return by_name[report["benchmark"]](report)

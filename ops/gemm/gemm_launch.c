@@ -172,64 +172,97 @@ int64_t qni_gemm_likely_rows(const qni_gemm_problem *p) {
 
 static const double a_tile = 2.25; // of 128 rows; modelled
 
-/** What a workgroup of a kernel takes on an MI300X, modelled (docs/performance_modelled.md). */
+/** What workgroups of a kernel take on an MI300X, modelled (docs/performance_modelled.md). */
 typedef struct pace {
     uint32_t rows, columns;
+    bool is_alone;   // a compute unit holds one workgroup
     uint32_t turn;   // K-blocks that run together, whether there are as many or not
     double block_ns; // for a K-block
     double among;    // the part of that which another workgroup on its unit adds
-    double start_ns; // of each further workgroup
+    double ends_ns;  // of a workgroup's beginning and end, or of each further one where they stream
 } pace;
 
-static const pace paces[] = {{16, 32, 4, 114, 0.8, 200},
-                             {32, 64, 2, 250, 0.82, 1000},
-                             {32, 32, 8, 190, 1, 3900},
-                             {128, 128, 1, 850, 0.62, 0}};
+static const pace streams[] = {{16, 32, false, 4, 114, 0.8, 200},
+                               {32, 64, false, 2, 250, 0.82, 1000},
+                               {32, 32, false, 8, 190, 1, 3900}};
+static const pace tiles[] = {{64, 128, false, 4, 350, 1.3, 3000},
+                             {96, 128, true, 4, 440, 1, 3900},
+                             {128, 128, true, 3, 610, 1, 4000},
+                             {128, 128, false, 1, 800, 0.38, 3500},
+                             {256, 128, true, 1, 1080, 1, 6500}};
 
-/** Returns the modelled time of a dense product: that of reading the weights, or of the workgroups
- *  of a unit, if that is more. */
-static double dense_ns(const qni_gemm_problem *p, const qn_device *device, const pace *x) {
-    constexpr double launch_ns = 3300, bytes_per_ns = 4200, hidden = 0.1;
-    const double tiles = (double)(qni_pieces(p->m, x->rows) * qni_pieces(p->n, x->columns));
-    const double rounds = tiles / (double)device->info.num_compute_units;
-    const double blocks = (double)qni_round_up(qni_pieces(p->k, 128), x->turn);
-    const double work = blocks * x->block_ns * (rounds * x->among > 1 ? rounds * x->among : 1) +
-                        (rounds > 1 ? (rounds - 1) * x->start_ns : 0);
+/** Returns the kernel's pace out of a table that has it. */
+static const pace *pace_of(const qni_config *config, const pace *table) {
+    const bool is_alone = config->flags & QNI_GEMM_ALONE || config->rows == 256;
+    while (table->rows != config->rows || table->columns != config->columns ||
+           table->is_alone != is_alone)
+        table++;
+    return table;
+}
+
+/** Returns the modelled time of what lasts `work` where reading the weights takes that time alone,
+ *  or more. */
+static double beside_memory_ns(const qni_gemm_problem *p, double work) {
+    constexpr double bytes_per_ns = 4200, hidden = 0.1;
     const double memory = (double)p->n * (double)p->k / bytes_per_ns;
-    return launch_ns + (work > memory ? work + hidden * memory : memory + hidden * work);
+    return work > memory ? work + hidden * memory : memory + hidden * work;
+}
+
+static double count_turns(const qni_gemm_problem *p, const pace *x) {
+    return (double)qni_round_up(qni_pieces(p->k, 128), x->turn);
+}
+
+/** Returns the modelled time of a dense product by a kernel that streams the weights, whose
+ *  workgroups share a unit in any number. */
+static double stream_ns(const qni_gemm_problem *p, const qn_device *device, const pace *x) {
+    constexpr double launch_ns = 3300;
+    const double count = (double)(qni_pieces(p->m, x->rows) * qni_pieces(p->n, x->columns));
+    const double rounds = count / (double)device->info.num_compute_units;
+    const double work =
+        count_turns(p, x) * x->block_ns * (rounds * x->among > 1 ? rounds * x->among : 1) +
+        (rounds > 1 ? (rounds - 1) * x->ends_ns : 0);
+    return launch_ns + beside_memory_ns(p, work);
+}
+
+/** The same of a kernel with tiles in LDS, of which a unit runs two at a time, or one. */
+static double tile_ns(const qni_gemm_problem *p, const qn_device *device, const pace *x) {
+    constexpr double launch_ns = 2000;
+    const int64_t count = qni_pieces(p->m, x->rows) * qni_pieces(p->n, x->columns);
+    const int64_t most = qni_pieces(count, device->info.num_compute_units);
+    const int64_t pairs = x->is_alone ? 0 : most / 2, single = most - 2 * pairs;
+    const double blocks = count_turns(p, x) * x->block_ns;
+    const double work = (double)pairs * (blocks * (1 + x->among) + x->ends_ns) +
+                        (double)single * (blocks + x->ends_ns);
+    return launch_ns + beside_memory_ns(p, work);
+}
+
+/** Returns a dense product's modelled time in the family's units. */
+static double dense_cost(const qni_gemm_problem *p, const qn_device *device, double ns) {
+    const pace *usual = &tiles[3];
+    return a_tile * (double)qni_pieces(p->m, usual->rows) * ns / tile_ns(p, device, usual);
 }
 
 /** Kernels that stream the weights: of groups, which are many workgroups, they read them once for
- *  each 32 rows, and that takes all of their time. Of a dense product the time is modelled beside
- *  that of the tile of 128 rows, whose cost qni_gemm_fp8_cost gives. */
+ *  each 32 rows, and that takes all of their time. */
 double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *device,
                             const void *problem) {
     const qni_gemm_problem *p = problem;
-    constexpr size_t count = sizeof paces / sizeof *paces;
-    const pace *tile = &paces[count - 1], *own = paces;
-    while (own->rows != variant->config.rows || own->columns != variant->config.columns)
-        own++;
     if (p->grouping != QN_GEMM_DENSE) // the wider tile turns a better
-        return (own->columns == 64 ? 0.9 : 1.0) * (double)qni_pieces(qni_gemm_likely_rows(p), 32);
-    return a_tile * (double)qni_pieces(p->m, tile->rows) * dense_ns(p, device, own) /
-           dense_ns(p, device, tile);
+        return (variant->config.columns == 64 ? 0.9 : 1.0) *
+               (double)qni_pieces(qni_gemm_likely_rows(p), 32);
+    return dense_cost(p, device, stream_ns(p, device, pace_of(&variant->config, streams)));
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
- *  are used. A taller tile reads fewer bytes for each product, which pays if groups fill it and if
- *  each compute unit has a second tile to go on with; otherwise a taller tile leaves more units
- *  idle. */
+ *  are used. Groups are many workgroups: what counts is how long a unit takes for a tile. */
 double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
-    const int64_t likely = qni_gemm_likely_rows(p);
-    const double rows = variant->config.rows, columns = variant->config.columns;
-    constexpr double by_bytes = 0.4, idle = 0.1; // modelled: no card has timed them
-    const double tiles = a_tile * (double)qni_pieces(likely, variant->config.rows) * rows / 128;
-    const bool is_full =
-        likely > 128 && qni_gemm_count_tiles(p, variant->config.rows, variant->config.columns) >=
-                            2 * device->info.num_compute_units;
-    const double bytes = 64 / rows + 64 / columns; // for each product; 1 with 128 x 128
-    return tiles * (is_full ? 1 - by_bytes + by_bytes * bytes : 1 + idle * (rows / 128 - 1));
+    const pace *x = pace_of(&variant->config, tiles), *usual = &tiles[3];
+    if (p->grouping == QN_GEMM_DENSE)
+        return dense_cost(p, device, tile_ns(p, device, x));
+    const double each = x->block_ns * (x->is_alone ? 2 : 1 + x->among);
+    return a_tile * (double)qni_pieces(qni_gemm_likely_rows(p), x->rows) * each /
+           (usual->block_ns * (1 + usual->among));
 }
 
 /** The kernel has one stage of LDS and tests bounds at each load. RDNA's other kernels, whose costs
@@ -359,6 +392,18 @@ bool qni_gemm_fp8_supports(const qni_variant *variant, const qn_device *device, 
                            qni_reason *why) {
     const qni_gemm_problem *p = problem;
     return is_core_dtype(device, "a", p->dtype_a, why) && fits_packed(variant, device, p, why);
+}
+
+bool qni_gemm_fp8_plain_supports(const qni_variant *variant, const qn_device *device,
+                                 const void *problem, qni_reason *why) {
+    const qni_gemm_problem *p = problem;
+    if (p->grouping != QN_GEMM_DENSE)
+        return qni_no(why, "rows are grouped; takes dense products");
+    if (qni_gemm_needs_full(p))
+        return qni_no(why, "d is %s%s; takes f32 and bf16, and no SiLU-and-multiply",
+                      qni_dtype_name(p->dtype_d),
+                      p->activation == QN_GEMM_SILU_AND_MUL ? ", of SiLU-and-multiply" : "");
+    return qni_gemm_fp8_supports(variant, device, p, why);
 }
 
 bool qni_gemm_fp8_fn_supports(const qni_variant *variant, const qn_device *device,

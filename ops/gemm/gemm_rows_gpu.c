@@ -28,6 +28,7 @@
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_full_gpu.h"
+#include "gemm_words_gpu.h"
 #include "mma.h"
 
 #ifndef QK_RT
@@ -471,24 +472,10 @@ QD_INLINE uint32_t place_of(const qk_gemm_args *g, uint32_t block, uint32_t *til
 #define QK_GEMM_OF(given) (given)
 #endif
 
-/** Returns the arguments with bytes that lie in one word with the first one taken out of that word:
- *  each by itself is loaded by lanes, which takes as long as a load of a. */
-QD_INLINE qk_gemm_args by_words(const qk_gemm_args *given) {
-    qk_gemm_args g = *given;
-    uint32_t word;
-    __builtin_memcpy(&word, __builtin_assume_aligned(&given->is_packed, 4), sizeof word);
-    g.zero_padding = (uint8_t)(word >> 8);
-    g.has_epilogue = (uint8_t)(word >> 16);
-    g.activation = (uint8_t)(word >> 24);
-    __builtin_memcpy(&word, __builtin_assume_aligned(&given->type_bias, 4), sizeof word);
-    g.type_gate = (uint8_t)(word >> 8);
-    return g;
-}
-
 QD_KERNEL(THREADS) qk_gemm_rows(const QK_GEMM_ARGS given) {
     static_assert(sizeof given > 3 * 64 + 4);
     qd_touch_arguments();
-    const qk_gemm_args g = by_words(QK_GEMM_OF(&given));
+    const qk_gemm_args g = qk_gemm_by_words(QK_GEMM_OF(&given));
     uint32_t tile_n;
     qk_gemm_tile tile;
     const uint32_t tile_m = place_of(&g, qd_block(), &tile_n);

@@ -124,14 +124,22 @@ static void choices_are_kept(void **) {
         {512, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_32x64", "gemm.fp8_mfma_128x128"},
         {1024, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128", "gemm.fp8_rows_32x64"},
         {65, 4096, 1, QN_GEMM_DENSE, FN, "gemm.fp8_mfma_fn_128x128", "gemm.any_fp8"},
-        // 512 tiles of 256 x 128, then 896, for 304 units
+        // 304 units have one workgroup each, or fewer: deep stages
+        {512, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_64x128", "gemm.fp8_rows_32x64"},
+        {1024, 3072, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_96x128", "gemm.fp8_mfma_64x128"},
+        {1024, 4608, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128_alone",
+         "gemm.fp8_mfma_128x128"},
+        // two share a unit
+        {4096, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128",
+         "gemm.fp8_mfma_128x128_alone"},
         {4096, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128", "gemm.fp8_mfma_256x128"},
-        {4096, 7168, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_256x128", "gemm.fp8_mfma_128x128"},
         // 5 tiles of 128 rows, 3 of 256
         {640, 65536, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128", "gemm.fp8_mfma_256x128"},
         {8192, 7168, 8, QN_GEMM_GROUPED_INDEX, FNUZ, "gemm.fp8_mfma_128x128",
          "gemm.fp8_mfma_256x128"},
         {8192, 7168, 256, QN_GEMM_GROUPED_ENDS, FNUZ, "gemm.fp8_decode", // 32 rows a group
+         "gemm.fp8_mfma_64x128"},
+        {16384, 7168, 256, QN_GEMM_GROUPED_ENDS, FNUZ, "gemm.fp8_mfma_64x128",
          "gemm.fp8_mfma_128x128"},
         {64, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.any_fp8", "gemm.any"},
     };
