@@ -8,8 +8,8 @@
 // Launch    64 WM WN threads; grid = tiles_m * tiles_n (* groups when masked), order of
 //           qk_gemm_order
 // LDS       a only: STAGES stages of TM rows of 128 bytes; 16-byte piece c of row r stands at c ^
-//           (r & 7), so that the eight lanes of a read's phase touch all banks. b goes from memory to
-//           registers.
+//           (r & 7), so that the eight lanes of a read's phase touch all banks. b goes from memory
+//           to registers.
 // Registers 16 MT NT sums and 32 partials in VGPRs, where the scale's FMA reads and writes, and 16
 //           NT STAGES of b; operands may be AGPRs
 // Edges     a lane whose row does not exist copies zeros; the last k % 128 go through registers
