@@ -224,7 +224,7 @@ typedef struct inputs {
 } inputs;
 
 /** Where a tile's rows of d begin, and those of c. A lane has `row` bytes to each of its rows; what
- *  it must not store lies PAST_ROWS or PAST_COLUMNS farther, or both, behind all that exists. */
+ *  it must not touch lies PAST_ROWS or PAST_COLUMNS farther, or both, behind all that exists. */
 typedef struct places {
     __amdgpu_buffer_rsrc_t d, c;
     uint32_t d_row[MT], c_row[MT];
@@ -269,8 +269,9 @@ QD_INLINE void find_places(places *p, const products *w, const qk_gemm_args *g,
         const uint32_t row = (w->wave / 2 * MT + m) * 16 + qd_lane() % 16;
         bool becomes_zero;
         const bool writes = qk_gemm_writes_row(g, tile, first + row, &becomes_zero);
-        p->d_row[m] = writes && becomes_zero == is_zero ? row * (uint32_t)g->d_row * 2 : PAST_ROWS;
-        p->c_row[m] = qd_min(row, g->m - 1 - first) * (uint32_t)g->c_row * 2; // one that exists
+        const bool is_own = writes && becomes_zero == is_zero;
+        p->d_row[m] = is_own ? row * (uint32_t)g->d_row * 2 : PAST_ROWS;
+        p->c_row[m] = is_own ? row * (uint32_t)g->c_row * 2 : PAST_ROWS;
     }
 }
 
@@ -282,10 +283,12 @@ QD_INLINE qd_u32x4 load_run(const uint16_t *p, uint32_t count) {
     return (qd_u32x4){half.x, half.y};
 }
 
-/** Loads what the end of a run reads, or of the last run, for columns past it. `batch` is which row
- *  of gates the tile's rows have. */
+/** Loads what the end of a run reads; of bias and gates for columns past the last run, that one. c
+ *  may be d, so that a lane loads no more of it than it stores. `batch` is which row of gates the
+ *  tile's rows have. */
 QD_INLINE void load_inputs(inputs *in, const qk_gemm_args *g, const places *p, uint32_t batch,
                            uint32_t n0, uint32_t column, uint32_t count) {
+    const uint32_t own = n0 + column < g->n ? column * 2 : PAST_COLUMNS;
     column = qd_min(column, g->n - n0 - count);
     if (g->bias)
         in->bias = load_run((const uint16_t *)g->bias + n0 + column, count);
@@ -293,7 +296,7 @@ QD_INLINE void load_inputs(inputs *in, const qk_gemm_args *g, const places *p, u
         in->gate = load_run((const uint16_t *)g->gate + batch * g->gate_batch + n0 + column, count);
     if (g->c) QD_UNROLL
         for (int m = 0; m < MT; m++) {
-            const uint32_t at = p->c_row[m] + column * 2;
+            const uint32_t at = p->c_row[m] + own;
             if (count == QD_RUN)
                 in->c[m] = qd_buffer_load4(p->c, at, 0);
             else
