@@ -42,10 +42,18 @@ static_assert(STAGES * TILES % 2 == 0 && STAGES <= 4 && FLYING < 64);
 
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds0[STAGE] __attribute__((aligned(128)));
 [[clang::loader_uninitialized]] static QD_LDS uint8_t lds1[STAGE] __attribute__((aligned(128)));
-[[clang::loader_uninitialized]] static QD_LDS uint8_t lds2[STAGES > 2 ? STAGE : 1]
-    __attribute__((aligned(128)));
-[[clang::loader_uninitialized]] static QD_LDS uint8_t lds3[STAGES > 3 ? STAGE : 1]
-    __attribute__((aligned(128)));
+// A stage that the image lacks is the first one: unoptimised code would have even a byte, for which
+// tiles of 256 rows leave no room.
+#if QK_STAGES > 2
+[[clang::loader_uninitialized]] static QD_LDS uint8_t lds2[STAGE] __attribute__((aligned(128)));
+#else
+#define lds2 lds0
+#endif
+#if QK_STAGES > 3
+[[clang::loader_uninitialized]] static QD_LDS uint8_t lds3[STAGE] __attribute__((aligned(128)));
+#else
+#define lds3 lds0
+#endif
 
 /** Returns stage i of LDS, where i is a constant: of one array clang would not know which copies a
  *  read has to wait for. */
