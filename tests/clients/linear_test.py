@@ -190,10 +190,14 @@ def test_linear_left_alone(cpu_table, options, reason):
         assert not patch.replaced and reason in patch.left[0][2]
 
 
-def test_linear_refuses_gradients(cpu_table):
-    model = plain_layer().requires_grad_(True)
-    with quern.patch(model), pytest.raises(RuntimeError, match="requires a gradient"):
-        model(torch.randn(4, 16, dtype=torch.bfloat16))
+def test_linear_that_trains_is_pytorchs(cpu_table):
+    model, x = plain_layer().requires_grad_(True), torch.randn(4, 16, dtype=torch.bfloat16)
+    right = model(x)
+    with quern.patch(model) as patch:
+        got = model(x)
+        got.sum().backward()
+    assert torch.equal(got, right) and all(p.grad is not None for p in model.parameters())
+    assert {kernel for _, kernel in patch.calls} == {"PyTorch"}
 
 
 @pytest.mark.parametrize("compiled, ours", [("fast", {}), ("all", {"gemm": 1})])
