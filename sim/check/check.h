@@ -88,19 +88,21 @@ struct sim_shadow {
     struct sim_past past;
 };
 
-/** The checker's record of four bytes of LDS. */
+/** The checker's record of bytes of one word of LDS that had the same accesses so far. A word is
+ *  one cell, until an access touches some bytes of a cell alone: then each part is a cell. */
 typedef struct sim_cell {
     uint32_t write_pc, read_pc; // offsets from the kernel's entry
     uint32_t write_epoch, read_epoch;
     uint32_t write_seq;     // number of the write in the writer's stream
-    uint32_t kept;          // the value before the write; if late, the written value
+    uint32_t kept;          // the word before the write; if late, what was written
     uint8_t writer, reader; // waves
-    uint8_t written;        // bit i: byte i has been written
     uint8_t write_stream : 2, several_readers : 1, several_writers : 1, atomic : 1;
-    uint8_t late : 1, late_bytes : 4; // stale, as it was used too early; bytes of the last write
-    uint8_t holes;                    // bit i: byte i comes from memory that was never written
-    uint16_t origin;                  // the load that holes come from; valid where there are holes
+    uint8_t written : 1, late : 1; // late: stale, as it was used too early
+    uint8_t away;                  // bit i: byte i belongs to another cell of the word
+    uint8_t holes; // in a word's first cell; bit i: byte i comes from memory that was never written
+    uint16_t origin; // the load that holes come from; valid where there are holes
 } sim_cell;
+static_assert(sizeof(sim_cell) == 32);
 
 /** Lanes whose value was never written, and its origin: the number of a register, or, from
  *  SIM_NUM_REGS on, one of SIM_MAX_UNWRITTEN loads of each wave. */
@@ -141,6 +143,18 @@ struct sim_race_later {
     } doubts[SIM_MAX_DOUBTS];
 };
 
+enum { SIM_MAX_LDS_DOUBTS = 1024 }; // no instruction writes more bytes to LDS
+
+/** A write of LDS over another wave's write in one epoch. It is no race if both write one value,
+ *  which is known only after the instruction. */
+typedef struct sim_lds_doubt {
+    uint32_t offset, value; // of the word, before the write
+    uint32_t write_pc;      // of the other write
+    uint8_t writer;         // the other wave
+    uint8_t bytes;          // bit i: byte i of the word
+    int8_t lane;
+} sim_lds_doubt;
+
 /** The checker's record of a workgroup. */
 struct sim_group_shadow {
     uint32_t num_late; // number of late cells
@@ -148,24 +162,19 @@ struct sim_group_shadow {
     uint64_t lds_sync; // the last atomic on LDS: time above wave
     bool has_later;
     struct sim_race_later later;
-    sim_cell *cells; // dispatch->lds_bytes / 4, rounded up
+    sim_cell *cells; // of each word, that of byte 0: dispatch->lds_bytes / 4, rounded up
+    sim_cell *parts; // of each word, those that begin at bytes 1 to 3, where there are such cells
     bool has_holes;  // some cell has had holes
     sim_holes dma;   // holes of the load that goes to LDS
-    // A write over another wave's write in one epoch is no race if both write one value, which is
-    // known only after the instruction.
-    struct {
-        bool is_set;
-        uint32_t offset, value;
-        int lane;
-        sim_cell before;
-    } doubt;
+    uint32_t num_doubts;
+    sim_lds_doubt doubts[SIM_MAX_LDS_DOUBTS];
 };
 
 /** Finds faults of waits and of undefined registers, before an instruction runs. Returns false if
  *  the launch is being stopped. */
 bool sim_check_registers(sim_wave *w, const sim_inst *inst);
-/** Judges the write in doubt, after an instruction ran. */
-void sim_check_doubt(sim_wave *w, const sim_inst *inst);
+/** Judges the writes of LDS in doubt, after their instruction ran. */
+void sim_check_doubts(sim_wave *w, const sim_inst *inst);
 
 /** Notes that a wave comes to a barrier. */
 void sim_race_barrier(sim_wave *w);

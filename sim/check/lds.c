@@ -19,8 +19,8 @@ typedef struct touch {
     sim_wave *w;
     const sim_inst *inst;
     int lane;
-    uint32_t offset; // of the cell's first byte
-    uint8_t bytes;   // bit i: byte i
+    uint32_t offset; // of the cell's word
+    uint8_t bytes;   // bit i: byte i of the word; all of the cell's
     uint8_t stream, wave;
     uint32_t check, epoch, pc, seq; // pc as an offset from the kernel's entry
 } touch;
@@ -45,11 +45,16 @@ static bool wants(const touch *t, uint32_t check) {
     return t->check & check;
 }
 
+/** Returns the address of the first byte. */
+static uint32_t address_of(const touch *t) {
+    return t->offset + (uint32_t)__builtin_ctz(t->bytes);
+}
+
 static sim_fault_about about_of(const touch *t, uint32_t other) {
     return (sim_fault_about){.space = SIM_SPACE_LDS,
                              .is_store = t->inst->traits.access != SIM_ACCESS_LOAD,
                              .bytes = (uint32_t)__builtin_popcount(t->bytes),
-                             .address = t->offset + (uint32_t)__builtin_ctz(t->bytes | 16u),
+                             .address = address_of(t),
                              .other_pc = sim_check_pc(t->w, other)};
 }
 
@@ -62,7 +67,7 @@ static bool report_race(const touch *t, const char *what, unsigned other, const 
         t->w, t->inst, t->lane, SIM_FAULT_RACE, &about,
         "race on LDS: wave %u %s 0x%x, which wave %u %s at %s (%s), with no barrier "
         "between",
-        t->w->index, what, t->offset, other, other_what, place, mnemonic_at(t->w, pc));
+        t->w->index, what, address_of(t), other, other_what, place, mnemonic_at(t->w, pc));
 }
 
 static bool report_early(const touch *t, const sim_cell *c, const char *what) {
@@ -74,7 +79,7 @@ static bool report_early(const touch *t, const sim_cell *c, const char *what) {
         t->w, t->inst, t->lane, SIM_FAULT_WAIT, &about,
         "missing wait: LDS address 0x%x is %s before what %s at %s (wave %u) writes "
         "there has arrived: %s",
-        t->offset, what, mnemonic_at(t->w, c->write_pc), place, c->writer,
+        address_of(t), what, mnemonic_at(t->w, c->write_pc), place, c->writer,
         is_own ? "no wait stands between" : "that wave did not wait before the barrier");
 }
 
@@ -92,8 +97,8 @@ static bool was_written_now(const touch *t, const sim_cell *c) {
     return c->write_epoch == t->epoch && (c->writer != t->wave || c->several_writers);
 }
 
-static bool report_unwritten(const touch *t, const sim_cell *c) {
-    const uint32_t address = t->offset + (uint32_t)__builtin_ctz(t->bytes & ~(unsigned)c->written);
+static bool report_unwritten(const touch *t) {
+    const uint32_t address = address_of(t);
     sim_fault_about about = {.space = SIM_SPACE_LDS, .bytes = 1, .address = address};
     return sim_fault_report(t->w, t->inst, t->lane, SIM_FAULT_UNINIT, &about,
                             "read of LDS address 0x%x, which no wave of the workgroup has written",
@@ -104,7 +109,7 @@ static bool report_unwritten(const touch *t, const sim_cell *c) {
 static void exchange(const touch *t, sim_cell *c) {
     uint8_t *now = t->w->group->lds + t->offset, *kept = (uint8_t *)&c->kept;
     for (unsigned i = 0; i < 4; i++) {
-        if (c->late_bytes >> i & 1) {
+        if (!(c->away >> i & 1)) {
             const uint8_t value = now[i];
             now[i] = kept[i];
             kept[i] = value;
@@ -126,8 +131,8 @@ static bool meet_early(const touch *t, sim_cell *c, const char *what) {
 }
 
 static bool check_read(const touch *t, sim_cell *c, bool is_atomic) {
-    if (wants(t, SIM_CHECK_UNINIT) && (t->bytes & ~c->written))
-        return report_unwritten(t, c);
+    if (wants(t, SIM_CHECK_UNINIT) && !c->written)
+        return report_unwritten(t);
     if (was_written_now(t, c)) {
         const bool harmless = is_atomic && c->atomic;
         const bool known = !c->several_writers || c->atomic;
@@ -146,17 +151,19 @@ static void note_read(const touch *t, sim_cell *c) {
     c->read_pc = t->pc;
 }
 
-/** Notes a write over another wave's write of this epoch; sim_check_doubt looks at its value
+/** Notes a write over another wave's write of this epoch; sim_check_doubts looks at its value
  *  later. */
 static void doubt(const touch *t, const sim_cell *c) {
     struct sim_group_shadow *group = t->w->group->shadow;
-    if (!group->doubt.is_set && wants(t, SIM_CHECK_RACE)) {
-        group->doubt.is_set = true;
-        group->doubt.offset = t->offset;
-        group->doubt.lane = t->lane;
-        group->doubt.before = *c;
-        memcpy(&group->doubt.value, t->w->group->lds + t->offset, 4);
-    }
+    if (group->num_doubts == SIM_MAX_LDS_DOUBTS || !wants(t, SIM_CHECK_RACE))
+        return;
+    sim_lds_doubt *d = &group->doubts[group->num_doubts++];
+    *d = (sim_lds_doubt){.offset = t->offset,
+                         .write_pc = c->write_pc,
+                         .writer = c->writer,
+                         .bytes = t->bytes,
+                         .lane = (int8_t)t->lane};
+    memcpy(&d->value, t->w->group->lds + t->offset, 4);
 }
 
 static bool check_write(const touch *t, sim_cell *c, bool is_atomic) {
@@ -167,8 +174,7 @@ static bool check_write(const touch *t, sim_cell *c, bool is_atomic) {
         return !c->write_epoch || c->writer != t->wave || !wants(t, SIM_CHECK_WAIT) ||
                has_arrived(t, c) || meet_early(t, c, "written");
     }
-    const bool overlaps = c->written & t->bytes;
-    if (overlaps && !(is_atomic && c->atomic) && (!c->several_writers || c->atomic))
+    if (!(is_atomic && c->atomic) && (!c->several_writers || c->atomic))
         doubt(t, c);
     return true;
 }
@@ -179,14 +185,12 @@ static void note_write(const touch *t, sim_cell *c, bool is_atomic) {
     c->atomic = is_atomic && (!again || c->atomic);
     c->write_epoch = t->epoch;
     c->writer = t->wave;
-    c->written |= t->bytes;
+    c->written = true;
     c->write_stream = t->stream & 3;
     c->write_seq = t->seq;
     c->write_pc = t->pc;
-    if (!c->late) { // else the earlier write lands on this one
+    if (!c->late) // else the earlier write lands on this one
         memcpy(&c->kept, t->w->group->lds + t->offset, 4);
-        c->late_bytes = t->bytes & 15;
-    }
 }
 
 static bool touch_cell(const touch *t, sim_cell *c) {
@@ -202,10 +206,57 @@ static bool touch_cell(const touch *t, sim_cell *c) {
     return true;
 }
 
-/** Returns the bytes of [at, at + bytes) that lie in the cell at `cell`. */
-static uint8_t bytes_in(uint32_t cell, uint32_t at, uint32_t bytes) {
-    const uint32_t first = at > cell ? at - cell : 0;
-    const uint32_t end = at + bytes < cell + 4 ? at + bytes - cell : 4;
+// ---- words and their cells
+
+enum { WORD = 15 }; // all bytes of a word
+
+/** Returns a word's cell that begins at the first of `bytes`. */
+static sim_cell *cell_at(const struct sim_group_shadow *group, uint32_t word, unsigned bytes) {
+    const unsigned first = (unsigned)__builtin_ctz(bytes);
+    return first ? &group->parts[3 * word + first - 1] : &group->cells[word];
+}
+
+static unsigned bytes_of(const sim_cell *c) {
+    return WORD & ~(unsigned)c->away;
+}
+
+/** Cuts a cell in two, if only some of its bytes are in `bytes`. */
+static void cut(struct sim_group_shadow *group, uint32_t word, sim_cell *c, unsigned bytes) {
+    const unsigned own = bytes_of(c), in = own & bytes, out = own & ~bytes;
+    if (!in || !out)
+        return;
+    const unsigned moved = in & own & -own ? out : in; // a cell lies where its first byte does
+    sim_cell *other = cell_at(group, word, moved);
+    *other = *c;
+    other->away = (uint8_t)(WORD & ~moved);
+    c->away |= (uint8_t)moved;
+    group->num_late += c->late;
+}
+
+/** Touches those of a word's cells that the access needs. */
+static bool touch_parts(touch *t) {
+    struct sim_group_shadow *group = t->w->group->shadow;
+    const uint32_t word = t->offset / 4;
+    const unsigned bytes = t->bytes;
+    sim_cell *c;
+    for (unsigned left = WORD; left; left &= c->away) {
+        c = cell_at(group, word, left);
+        cut(group, word, c, bytes);
+        t->bytes = (uint8_t)bytes_of(c);
+        if ((t->bytes & bytes) && !touch_cell(t, c))
+            return false;
+    }
+    return true;
+}
+
+static bool touch_word(touch *t, sim_cell *first) {
+    return t->bytes == WORD && !first->away ? touch_cell(t, first) : touch_parts(t);
+}
+
+/** Returns the bytes of [at, at + bytes) that lie in the word at `word`. */
+static uint8_t bytes_in(uint32_t word, uint32_t at, uint32_t bytes) {
+    const uint32_t first = at > word ? at - word : 0;
+    const uint32_t end = at + bytes < word + 4 ? at + bytes - word : 4;
     return (uint8_t)((1u << end) - (1u << first));
 }
 
@@ -231,10 +282,10 @@ void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_addres
         const bool is_whole = !((at | bytes) & 3);
         if (!check_alignment(&t, at, bytes))
             return;
-        for (uint32_t cell = at & ~3u; cell < at + bytes; cell += 4) {
-            t.offset = cell;
-            t.bytes = is_whole ? 15 : bytes_in(cell, at, bytes);
-            if (!touch_cell(&t, &cells[cell / 4]))
+        for (uint32_t word = at & ~3u; word < at + bytes; word += 4) {
+            t.offset = word;
+            t.bytes = is_whole ? WORD : bytes_in(word, at, bytes);
+            if (!touch_word(&t, &cells[word / 4]))
                 return;
         }
     }
@@ -242,13 +293,13 @@ void sim_check_lds(sim_wave *w, const sim_inst *inst, uint8_t *const lane_addres
         sim_unwritten_lds(w, inst, lane_address, mask, bytes);
 }
 
-void sim_check_arrivals_in_lds(sim_wave *w) {
+/** Writes to a word what was held back of a wave's writes, as far as it has arrived. */
+static void land(sim_wave *w, uint32_t word) {
     struct sim_group_shadow *group = w->group->shadow;
-    const uint32_t num_cells = (w->group->dispatch->lds_bytes + 3) / 4;
-    touch t = {.w = w};
-    for (uint32_t i = 0; group->num_late && i < num_cells; i++) {
-        sim_cell *c = &group->cells[i];
-        t.offset = 4 * i;
+    const touch t = {.w = w, .offset = 4 * word};
+    sim_cell *c;
+    for (unsigned left = WORD; left; left &= c->away) {
+        c = cell_at(group, word, left);
         if (c->late && c->writer == w->index && c->write_seq <= w->shadow->done[c->write_stream]) {
             exchange(&t, c);
             c->late = false;
@@ -257,14 +308,31 @@ void sim_check_arrivals_in_lds(sim_wave *w) {
     }
 }
 
-void sim_check_doubt(sim_wave *w, const sim_inst *inst) {
+void sim_check_arrivals_in_lds(sim_wave *w) {
+    const uint32_t num_words = (w->group->dispatch->lds_bytes + 3) / 4;
+    for (uint32_t i = 0; w->group->shadow->num_late && i < num_words; i++)
+        land(w, i);
+}
+
+/** Returns the bytes in doubt whose value has changed. */
+static uint8_t changed(const sim_lds_doubt *d, const uint8_t *word) {
+    const uint8_t *before = (const uint8_t *)&d->value;
+    unsigned bytes = 0;
+    for (unsigned i = 0; i < 4; i++)
+        bytes |= (unsigned)(word[i] != before[i]) << i;
+    return (uint8_t)(bytes & d->bytes);
+}
+
+void sim_check_doubts(sim_wave *w, const sim_inst *inst) {
     struct sim_group_shadow *group = w->group->shadow;
-    uint32_t now;
-    group->doubt.is_set = false;
-    memcpy(&now, w->group->lds + group->doubt.offset, 4);
-    if (now != group->doubt.value && w->state != SIM_FAULTED) {
-        const sim_cell *c = &group->doubt.before;
-        touch t = {.w = w, .inst = inst, .lane = group->doubt.lane, .offset = group->doubt.offset};
-        report_race(&t, "writes", c->writer, "wrote", c->write_pc);
+    bool is_told = w->state == SIM_FAULTED;
+    for (uint32_t i = 0; i < group->num_doubts && !is_told; i++) {
+        const sim_lds_doubt *d = &group->doubts[i];
+        touch t = {.w = w, .inst = inst, .lane = d->lane, .offset = d->offset};
+        t.bytes = changed(d, w->group->lds + d->offset);
+        is_told = t.bytes;
+        if (is_told)
+            report_race(&t, "writes", d->writer, "wrote", d->write_pc);
     }
+    group->num_doubts = 0;
 }

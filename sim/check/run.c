@@ -11,7 +11,9 @@ static size_t round_up(size_t bytes) {
     return (bytes + 63) & ~(size_t)63;
 }
 
-static size_t num_cells(size_t lds_bytes) {
+enum { BYTES_OF_WORD = 4 }; // each may get a cell
+
+static size_t num_words(size_t lds_bytes) {
     return (lds_bytes + 3) / 4;
 }
 
@@ -20,7 +22,7 @@ size_t sim_check_bytes(uint32_t check, size_t num_waves, size_t lds_bytes) {
         return 0;
     return round_up(sizeof(struct sim_group_shadow)) +
            round_up(num_waves * sizeof(struct sim_shadow)) +
-           round_up(num_cells(lds_bytes) * sizeof(sim_cell));
+           round_up(num_words(lds_bytes) * BYTES_OF_WORD * sizeof(sim_cell));
 }
 
 // ---- a wave's first registers
@@ -83,11 +85,12 @@ void sim_check_begin(sim_workgroup *group, void *memory) {
     shadow->has_holes = false;
     shadow->acquired = 0;
     shadow->lds_sync = 0;
-    shadow->has_later = shadow->doubt.is_set = false;
-    shadow->later.num_doubts = 0;
+    shadow->has_later = false;
+    shadow->later.num_doubts = shadow->num_doubts = 0;
     shadow->later.is_locked = false;
     shadow->cells = (void *)at;
-    memset(shadow->cells, 0, num_cells(d->lds_bytes) * sizeof(sim_cell));
+    shadow->parts = shadow->cells + num_words(d->lds_bytes);
+    memset(shadow->cells, 0, num_words(d->lds_bytes) * sizeof(sim_cell));
     for (uint32_t i = 0; i < group->num_waves; i++)
         begin_wave(&waves[i], &group->waves[i]);
     group->shadow = shadow;
@@ -144,8 +147,8 @@ uint32_t sim_check_run(sim_wave *w, uint32_t slice) {
             signal_barrier(w);
         if (inst->traits.is & SIM_AWAITS) [[clang::unlikely]]
             w->shadow->epoch++;
-        if (group->doubt.is_set) [[clang::unlikely]]
-            sim_check_doubt(w, inst);
+        if (group->num_doubts) [[clang::unlikely]]
+            sim_check_doubts(w, inst);
         if (group->has_later) [[clang::unlikely]] {
             group->has_later = false;
             sim_race_after(w, inst);
