@@ -158,32 +158,28 @@ static void test_others_beat_it(void **) {
 
 /** Returns a product of packed weights, as qn_gemm makes it of contiguous tensors. Nothing reads
  *  the scales. */
-static qni_gemm_problem product_of(int64_t m, int64_t n, int64_t k) {
+static qni_gemm_problem product(int64_t m) {
     static const float scales[1];
     return (qni_gemm_problem){.dtype_a = QNI_E4M3FNUZ,
                               .dtype_b = QNI_E4M3FNUZ,
                               .dtype_d = QNI_BF16,
                               .groups = 1,
                               .m = m,
-                              .n = n,
-                              .k = k,
-                              .a_row = k,
+                              .n = 4096,
+                              .k = 7168,
+                              .a_row = 7168,
                               .a_k = 1,
-                              .d_row = n,
+                              .d_row = 4096,
                               .scale_a = scales,
                               .scale_b = scales,
-                              .scale_a_row = k / 128,
+                              .scale_a_row = 56,
                               .scale_a_kb = 1,
-                              .scale_b_nb = k / 128,
+                              .scale_b_nb = 56,
                               .scale_b_kb = 1,
                               .scale_b_columns = 128,
                               .is_packed = true,
-                              .packed_n = n,
-                              .packed_k = k};
-}
-
-static qni_gemm_problem product(int64_t m) {
-    return product_of(m, 4096, 7168);
+                              .packed_n = 4096,
+                              .packed_k = 7168};
 }
 
 static void choose_with(const expected *wanted, qn_gemm_activation activation) {
@@ -620,20 +616,31 @@ typedef struct followed {
     int count;
 } followed;
 
-/** Takes a line for packed products of FP8 and compares what the largest of them runs. */
+/** Takes a line for norms of bf16 alone and compares what the most rows of it run. */
 static void follow_line(void *context, const qn_tune_entry *e) {
+    static uint16_t data[8] __attribute__((aligned(16))); // nothing reads it
     followed *f = context;
-    long n, k, m;
-    const char *rows = strstr(e->problem, " m=");
-    if (strcmp(e->device, "gfx942") != 0 || strcmp(e->op, "gemm") != 0 || !rows ||
-        sscanf(e->problem, "units=304 n=%ld k=%ld a=e4m3fnuz", &n, &k) != 2 ||
-        !strstr(e->problem, "packed=yes epilogue=none grouping=dense"))
+    long h, first, last;
+    char kind[8];
+    if (strcmp(e->device, "gfx942") != 0 || strcmp(e->op, "norm") != 0 ||
+        sscanf(e->problem,
+               "units=304 h=%ld x=bf16 weights=bf16 out=bf16 kind=%7s quant=none sum=no "
+               "rows=%ld..%ld",
+               &h, kind, &first, &last) != 4)
         return;
-    const char *last = strstr(rows, "..");
-    CHILD_CHECK(sscanf(last ? last + 2 : rows + 3, "%ld", &m) == 1);
-    const qni_gemm_problem p = product_of(m, n, k);
+    const qni_norm_rows rows = {.data = data, .batch = h * last, .row = h};
+    const qni_norm_problem p = {.dtype = QNI_BF16,
+                                .dtype_weights = QNI_BF16,
+                                .dtype_out = QNI_BF16,
+                                .rows = last,
+                                .inner = last,
+                                .h = h,
+                                .x = rows,
+                                .out = rows,
+                                .weight = {.data = data},
+                                .subtracts_mean = strcmp(kind, "layer") == 0};
     const qni_variant *found = nullptr;
-    CHILD_CHECK(qni_choose(&qni_op_gemm, f->device, &p, &found) == QN_OK);
+    CHILD_CHECK(qni_choose(&qni_op_norm, f->device, &p, &found) == QN_OK);
     CHILD_CHECK(strcmp(found->name, e->kernel) == 0);
     f->count++;
 }
