@@ -17,6 +17,7 @@ FORMS = (  # a key of a report's rows, the unit, and the sides of a row
     ("share_of_limit", "% of the limit", lambda row: {"quern": 100 * (row["share_of_limit"] or 0)}),
     ("published_tflops", "TFLOP/s", lambda row: {row["side"]: row["tflops"]}),
     ("median_us", "µs", lambda row: {row["side"]: row["median_us"]}),
+    ("kernels_us", "µs", lambda row: {row["side"]: row["us"]}),
     ("us", "µs", lambda row: row["us"] if isinstance(row["us"], dict) else {"quern": row["us"], "copy": row.get("copy_us")}),
     ("quern_us", "µs", lambda row: {"quern": row["quern_us"], **row["sides_us"]}),
     ("quern_ns", "µs", lambda row: {side: row[f"{side}_ns"] / 1e3 for side in SIDES if f"{side}_ns" in row}),
@@ -38,6 +39,8 @@ def label_of(row):
         parts = [row.get("op"), row["problem"]]
     elif "shape" in row:
         parts = [row.get("chip"), " × ".join(map(str, row["shape"]))]
+    elif "case" in row:
+        parts = [row["chip"], row["case"]]
     elif "dim" in row:
         parts = [f"{row['heads']}/{row['kv_heads']} heads of {row['dim']}, {row['tokens']} tokens", "causal" if row["causal"] else None]
     else:
