@@ -48,11 +48,12 @@ function(quern_defines_for target defines out)
   set(${out} ${list} PARENT_SCOPE)
 endfunction()
 
-# Of which image another one is packed as a difference: for a family's target the same image for a chip of the family, else
-# the source's first image for the target. Sets OUT to ID.TARGET, or to nothing. The first image for each source and target
+# Of which image another one is packed as a difference: for a family's target the same image for a chip of the family, for
+# Hopper the one for sm_80, else the source's first image for the target. Sets OUT to ID.TARGET, or to nothing. The first image for each source and target
 # stands in the global property quern_first_SOURCE_TARGET.
 set(quern_chip_of_gfx11-generic gfx1151)
 set(quern_chip_of_gfx12-generic gfx1201)
+set(quern_chip_of_sm_90a sm_80)
 function(quern_base_of id source target has out)
   set(chip "${quern_chip_of_${target}}")
   get_property(first GLOBAL PROPERTY "quern_first_${source}_${target}")
