@@ -240,7 +240,7 @@ QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
     QD_UNROLL for (int e = 0; e < 8; e++)
         promote(w, TILES - 1, e, w->part[1], w->scale);
     w->past = 0; // a broken K-block may follow
-    QD_WAIT(0); // the LDS must not change hands while copies are under way
+    QD_WAIT(0);  // the LDS must not change hands while copies are under way
 }
 
 /** Runs one K-block, whole or not, with a through registers. Nothing past a row's end is read or
