@@ -628,6 +628,7 @@ static void follow_line(void *context, const qn_tune_entry *e) {
                "rows=%ld..%ld",
                &h, kind, &first, &last) != 4)
         return;
+    const bool is_layer = strcmp(kind, "layer") == 0;
     const qni_norm_rows rows = {.data = data, .batch = h * last, .row = h};
     const qni_norm_problem p = {.dtype = QNI_BF16,
                                 .dtype_weights = QNI_BF16,
@@ -638,7 +639,8 @@ static void follow_line(void *context, const qn_tune_entry *e) {
                                 .x = rows,
                                 .out = rows,
                                 .weight = {.data = data},
-                                .subtracts_mean = strcmp(kind, "layer") == 0};
+                                .beta = {.data = is_layer ? data : nullptr},
+                                .subtracts_mean = is_layer};
     const qni_variant *found = nullptr;
     CHILD_CHECK(qni_choose(&qni_op_norm, f->device, &p, &found) == QN_OK);
     CHILD_CHECK(strcmp(found->name, e->kernel) == 0);
