@@ -79,8 +79,10 @@ QD_INLINE qd_u32x4 repair(qd_u32x4 codes) {
 /** Starts copying 256 bytes of a, two rows of this wave, to the stage. */
 QD_INLINE void fetch_step(wave *w, QD_LDS uint8_t *stage, int i) {
     uint32_t own = w->wave * (WAVE_ROWS * BLOCK_K);
-    if (STAGES > 2) // opaque, as clang would keep a turn's places for copies, too many for SGPRs
-        asm volatile("" : "+s"(own));
+    // Opaque: clang would keep the places of a turn's copies, which are too many for SGPRs.
+#if QK_STAGES > 2 && defined __OPTIMIZE__
+    asm volatile("" : "+s"(own));
+#endif
     qd_copy_to_lds(stage + own + i * 256, w->a, w->a_offset[i], w->a_at);
 }
 QD_INLINE void land_step(const wave *, QD_LDS uint8_t *, int) {} // copies land by themselves
