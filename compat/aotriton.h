@@ -108,4 +108,12 @@ DLTensor *qni_aotriton_make_view(qni_aotriton_view *out, const DLTensor *t, int 
 /** Makes a view of softmax_lse [batch * heads, n] as [batch, heads, n]. */
 DLTensor *qni_aotriton_view_lse(qni_aotriton_view *out, const qni_aotriton_call *c);
 
+/** The members of a call of the backward pass that has AOTriton's parameters by their names. */
+#define QNI_AOTRITON_BACKWARD(name)                                                                \
+    .op = name, .stream = stream, .q = q, .k = k, .v = v, .b = b, .dout = dout,                    \
+    .softmax_lse = softmax_lse, .out = out, .dq = dq, .dk = dk, .dv = dv, .db = db,                \
+    .sm_scale = sm_scale, .dropout_p = dropout_p, .philox_seed = philox_seed,                      \
+    .philox_offset1 = philox_offset1, .philox_offset2 = philox_offset2, .is_causal = is_causal,    \
+    .ext = ext
+
 #endif

@@ -57,26 +57,7 @@ qn_status qn_aotriton_attn_bwd(const DLTensor *q, const DLTensor *k, const DLTen
                                const DLTensor *philox_offset1, int64_t philox_offset2,
                                int32_t is_causal, qn_stream *stream, const qn_aotriton_ext *ext) {
     (void)delta;
-    qni_aotriton_call c = {.op = "aotriton_attn_bwd",
-                           .stream = stream,
-                           .q = q,
-                           .k = k,
-                           .v = v,
-                           .b = b,
-                           .dout = dout,
-                           .softmax_lse = softmax_lse,
-                           .out = out,
-                           .dq = dq,
-                           .dk = dk,
-                           .dv = dv,
-                           .db = db,
-                           .sm_scale = sm_scale,
-                           .dropout_p = dropout_p,
-                           .philox_seed = philox_seed,
-                           .philox_offset1 = philox_offset1,
-                           .philox_offset2 = philox_offset2,
-                           .is_causal = is_causal,
-                           .ext = ext};
+    qni_aotriton_call c = {QNI_AOTRITON_BACKWARD("aotriton_attn_bwd")};
     return run(&c);
 }
 
@@ -87,26 +68,7 @@ qn_status qn_aotriton_attn_bwd_fused(const DLTensor *q, const DLTensor *k, const
                                      const DLTensor *philox_seed, const DLTensor *philox_offset1,
                                      int64_t philox_offset2, int32_t is_causal, qn_stream *stream,
                                      const qn_aotriton_ext *ext) {
-    qni_aotriton_call c = {.op = "aotriton_attn_bwd_fused",
-                           .stream = stream,
-                           .q = q,
-                           .k = k,
-                           .v = v,
-                           .b = b,
-                           .dout = dout,
-                           .softmax_lse = softmax_lse,
-                           .out = out,
-                           .dq = dq,
-                           .dk = dk,
-                           .dv = dv,
-                           .db = db,
-                           .sm_scale = sm_scale,
-                           .dropout_p = dropout_p,
-                           .philox_seed = philox_seed,
-                           .philox_offset1 = philox_offset1,
-                           .philox_offset2 = philox_offset2,
-                           .is_causal = is_causal,
-                           .ext = ext};
+    qni_aotriton_call c = {QNI_AOTRITON_BACKWARD("aotriton_attn_bwd_fused")};
     return run(&c);
 }
 

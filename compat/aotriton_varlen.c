@@ -315,28 +315,8 @@ qn_status qn_aotriton_attn_bwd_compact_varlen(
     const DLTensor *philox_seed, const DLTensor *philox_offset1, int64_t philox_offset2,
     int32_t is_causal, qn_stream *stream, const qn_aotriton_ext *ext) {
     (void)delta;
-    qni_aotriton_call c = {.op = "aotriton_attn_bwd_compact_varlen",
-                           .stream = stream,
-                           .q = q,
-                           .k = k,
-                           .v = v,
-                           .b = b,
-                           .dout = dout,
-                           .cu_seqlens_q = cu_seqlens_q,
-                           .cu_seqlens_k = cu_seqlens_k,
-                           .softmax_lse = softmax_lse,
-                           .out = out,
-                           .dq = dq,
-                           .dk = dk,
-                           .dv = dv,
-                           .db = db,
-                           .sm_scale = sm_scale,
-                           .dropout_p = dropout_p,
-                           .philox_seed = philox_seed,
-                           .philox_offset1 = philox_offset1,
-                           .philox_offset2 = philox_offset2,
-                           .is_causal = is_causal,
-                           .ext = ext};
+    qni_aotriton_call c = {QNI_AOTRITON_BACKWARD("aotriton_attn_bwd_compact_varlen"),
+                           .cu_seqlens_q = cu_seqlens_q, .cu_seqlens_k = cu_seqlens_k};
     return differentiate(&c, max_seqlen_q, max_seqlen_k);
 }
 
