@@ -10,7 +10,7 @@ allowed=" libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 ld-linux-x86
 status=0
 defined=$(find "$prefix" -type f -name '*.so*' -exec readelf -W --dyn-syms {} + | awk '$7 ~ /^[0-9]+$/ && $8 ~ /^[a-z]/ { sub(/@.*/, "", $8); print $8 }' | sort -u)
 while IFS= read -r file; do
-  head -c 4 "$file" | grep -q ELF || continue
+  head -c 4 "$file" | grep ELF > /dev/null || continue
   name=${file#"$prefix"/}
   version=$(readelf -W --dyn-syms "$file" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
   if [ "$(printf '%s\n' "GLIBC_$newest" "$version" | sort -V | tail -n 1)" != "GLIBC_$newest" ]; then

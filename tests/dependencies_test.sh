@@ -36,7 +36,7 @@ expect_refusal() {
   shift
   rm -rf "$work/build"
   ! cmake -G Ninja -S "$QUERN_SOURCE_DIR" -B "$work/build" "$@" > "$work/log" 2>&1 || { echo "configured with $*"; exit 1; }
-  tr -s ' \n' ' ' < "$work/log" | grep -qF -- "$word" || { echo "no word of $word:"; cat "$work/log"; exit 1; }
+  tr -s ' \n' ' ' < "$work/log" | grep -F -- "$word" > /dev/null || { echo "no word of $word:"; cat "$work/log"; exit 1; }
 }
 
 expect_refusal "quern needs an x86-64 processor: its kernels for the CPU and its simulated GPU are written for that; this is aarch64" \
@@ -58,4 +58,5 @@ script "[ \"\$1\" != --link-static ] && exec $llvm_config \"\$@\""
 rm -rf "$work/build"
 cmake -G Ninja -S "$QUERN_SOURCE_DIR" -B "$work/build" "${config[@]}" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 cmake --build "$work/build" --target quern_decoder > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-ldd "$work/build/quern-decoder" | grep -q 'libLLVM.*=> /' || { echo "quern-decoder is not linked with LLVM's shared library"; exit 1; }
+ldd "$work/build/quern-decoder" > "$work/libraries"
+grep -q 'libLLVM.*=> /' "$work/libraries" || { echo "quern-decoder is not linked with LLVM's shared library"; exit 1; }

@@ -42,7 +42,7 @@ cmake --build "$tmp/project/build" > "$tmp/log"
 grep -q 'sim:gfx942' "$tmp/devices"
 [ -e "$lib/quern/sim/libamdhip64.so.7" ]
 [ -x "$lib/quern/sim/quern-decoder" ]
-"$tmp/moved/bin/quern" sim --env | grep -q "\"folder\": \"$lib/quern/sim\""
+"$tmp/moved/bin/quern" sim --env | grep "\"folder\": \"$lib/quern/sim\"" > /dev/null
 for file in man/man1/quern.1 quern/peers.py quern/peer_attention.py quern/peer_common.py quern/peer_rows.py bash-completion/completions/quern zsh/site-functions/_quern; do
   [ -s "$tmp/moved/share/$file" ] || { echo "not installed: share/$file"; exit 1; }
 done

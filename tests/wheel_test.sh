@@ -39,7 +39,7 @@ recipe=$(grep '^pip wheel ' "$source/docs/python.md")
   export PIP_NO_INDEX=1 PIP_NO_BUILD_ISOLATION=0 PIP_QUIET=1
   bash -euc "$recipe"
   ! bash -euc "${recipe//build\/release/nothing}" > "$tmp/log" 2>&1 || fail "QUERN_BUILT may be no build"
-  tr -s '[:space:]' ' ' < "$tmp/log" | grep -q "which is no build of quern" || { cat "$tmp/log"; fail "QUERN_BUILT that is no build is not refused"; }
+  tr -s '[:space:]' ' ' < "$tmp/log" | grep "which is no build of quern" > /dev/null || { cat "$tmp/log"; fail "QUERN_BUILT that is no build is not refused"; }
 )
 wheel=$(echo "$tmp"/tree/quern-*.whl)
 size=$(stat -c %s "$wheel")

@@ -38,7 +38,7 @@ candidate() {
 absent() {
   local p
   case $manager in
-    apt-get) for p; do dpkg-query -W -f='${Status}' "$p" 2> /dev/null | grep -q 'ok installed' || echo "$p"; done ;;
+    apt-get) for p; do dpkg-query -W -f='${Status}' "$p" 2> /dev/null | grep 'ok installed' > /dev/null || echo "$p"; done ;;
     dnf) for p; do rpm -q --whatprovides "$p" > /dev/null 2>&1 || echo "$p"; done ;;
     pacman) pacman -T "$@" || true ;;
   esac | if [ -e /usr/local/include/pthreadpool.h ]; then grep -v pthreadpool || true; else cat; fi
