@@ -171,7 +171,7 @@ static qn_status choose_asked(const qni_variant *variant, const qni_op *op, cons
     return QN_OK;
 }
 
-static double cost_of(const qni_variant *variant, const qn_device *device, const void *problem) {
+double qni_cost_of(const qni_variant *variant, const qn_device *device, const void *problem) {
     return variant->cost ? variant->cost(variant, device, problem) : INFINITY;
 }
 
@@ -183,7 +183,7 @@ int qni_find_cheapest(const qni_op *op, const qn_device *device, const void *pro
         const qni_variant *v = &op->variants[i];
         if ((found >= 0 && !v->cost) || !qni_variant_fits(v, device, problem, nullptr))
             continue;
-        const double cost = cost_of(v, device, problem);
+        const double cost = qni_cost_of(v, device, problem);
         if (found < 0 || cost < least) {
             found = i;
             least = cost;
@@ -231,8 +231,8 @@ static void put_reasons(const qni_op *op, const qn_device *device, const void *p
             if (chosen < 0 || i < chosen || v->cost)
                 add_reason(&told, v->name, &why);
         } else if (v->cost) {
-            const double cost = cost_of(v, device, problem),
-                         least = cost_of(&op->variants[chosen], device, problem);
+            const double cost = qni_cost_of(v, device, problem),
+                         least = qni_cost_of(&op->variants[chosen], device, problem);
             tell(&told);
             append(text, room, "; %s %s: %.3g, not %.3g", cost < least ? "passed over" : "dearer",
                    v->name, cost, least);

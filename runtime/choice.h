@@ -121,6 +121,8 @@ bool qni_variant_is_here(const qni_variant *variant, const qn_device *device, qn
  *  Honours QUERN_DISABLE, not QUERN_FORCE. */
 bool qni_variant_fits(const qni_variant *variant, const qn_device *device, const void *problem,
                       qni_reason *why);
+/** Returns the variant's cost of a problem that it can run; infinite if it states none. */
+double qni_cost_of(const qni_variant *variant, const qn_device *device, const void *problem);
 /** Returns the index of the cheapest variant that can run the problem, -1 if none can. */
 int qni_find_cheapest(const qni_op *op, const qn_device *device, const void *problem);
 /** Sets *out to the variant that qn_tune_force or QUERN_FORCE names, else to that of the table of

@@ -42,18 +42,24 @@ const qni_variant *qni_tune_forced(const qni_op *op) {
     return asked.op == op ? asked.forced : nullptr;
 }
 
-/** Lists the kernels that can run the problem, first the cheapest. Returns their number. */
+/** Lists the kernels that can run the problem, the cheapest first; of equal ones that which a call
+ *  would take. Returns their number. */
 static int list_kernels(const qni_op *op, const qn_device *device, const void *problem,
                         qn_tune_kernel *kernels) {
-    const int cheapest = qni_find_cheapest(op, device, problem);
+    double costs[MAX_KERNELS];
     int count = 0;
-    if (cheapest >= 0)
-        kernels[count++] =
-            (qn_tune_kernel){op->variants[cheapest].name, op->variants[cheapest].config.bits};
     for (int i = 0; i < op->num_variants && count < MAX_KERNELS; i++) {
         const qni_variant *v = &op->variants[i];
-        if (i != cheapest && qni_variant_fits(v, device, problem, nullptr))
-            kernels[count++] = (qn_tune_kernel){v->name, v->config.bits};
+        if (!qni_variant_fits(v, device, problem, nullptr))
+            continue;
+        const double cost = qni_cost_of(v, device, problem);
+        int at = count++;
+        for (; at > 0 && costs[at - 1] > cost; at--) {
+            costs[at] = costs[at - 1];
+            kernels[at] = kernels[at - 1];
+        }
+        costs[at] = cost;
+        kernels[at] = (qn_tune_kernel){v->name, v->config.bits};
     }
     return count;
 }

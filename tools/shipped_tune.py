@@ -7,8 +7,8 @@
     tools/shipped_tune.py --targets gfx942 --models Qwen --list     only lists some of the layers
 
 The layers are those of the models below, each once. Times are modelled (docs/clock.md), of a sample of each kernel's
-workgroups for products and attention, of those of one XCD for the others. Kernels for any shape are left out where they
-are the slow ones of their op.
+workgroups for products and attention, of those of one XCD for the others. Of products the kernels of least cost are tried.
+Kernels for any shape are left out where they are the slow ones of their op.
 """
 
 import argparse
@@ -31,6 +31,8 @@ CLOCKS = {"gemm": "sample", "attention": "sample", "mla": "sample"}
 EVERY_SIZE = "faster than the choice by costs at every size above"
 MARGIN = 1.03  # a line has to save more than what a sample of workgroups may be off between two kernels
 ROWS, FEW, KEYS = "1,16,64,256,1024,4096", "1,16,64", "1024"
+PRODUCTS = "1,16,64,256,1024"
+CANDIDATES = "3"  # of a product
 
 # Of each model: its name, whether it fits 32 GB, and the shapes of one process. `fp8` is products with block scales, `head`
 # the last layer, which sees few rows.
@@ -61,7 +63,7 @@ MODELS = [
 ]
 # Diffusion transformers: tokens of products, queries of attention, and shapes.
 IMAGES = [
-    ("FLUX.1-dev", "512,4096,4608", "4608", {
+    ("FLUX.1-dev", "512,4608", "4608", {
         "bf16": "3072x3072 9216x3072 12288x3072 3072x12288 21504x3072 3072x15360", "attention": "24x24x128"}),
     ("Wan2.1-14B", "32760", "4608", {"bf16": "5120x5120 13824x5120 5120x13824", "attention": "40x40x128"}),
 ]
@@ -74,14 +76,14 @@ def arguments_of(kind, shape, tokens):
     if kind in ("norm", "activation", "quantize"):
         return [kind, "--shapes", shape, "--tokens", tokens, "--ranges"]
     dtype = "fp8" if kind == "fp8" else "bf16"
-    return ["gemm", "--shapes", shape, "--tokens", tokens, "--dtype", dtype, "--ranges"]
+    return ["gemm", "--shapes", shape, "--tokens", tokens, "--dtype", dtype, "--ranges", "--kernels", CANDIDATES]
 
 
 def layers_of(target):
     """Yields (model, words) of the target's layers."""
     for model, is_small, kinds in MODELS:
         for kind, shapes in kinds.items() if is_small or target in LARGE else ():
-            tokens = {"attention": KEYS, "mla": KEYS, "head": FEW}.get(kind, ROWS)
+            tokens = {"attention": KEYS, "mla": KEYS, "head": FEW, "fp8": PRODUCTS, "bf16": PRODUCTS}.get(kind, ROWS)
             yield from ((model, arguments_of(kind, shape, tokens)) for shape in shapes.split())
     for model, tokens, keys, kinds in IMAGES:
         for kind, shapes in kinds.items():
@@ -111,7 +113,7 @@ def measure(quern, work, job):
     done = path.with_suffix(".done")
     if done.exists():
         return None
-    environment = os.environ | {"QUERN_DISABLE": SLOW, "QUERN_NUM_THREADS": "1"}
+    environment = os.environ | {"QUERN_DISABLE": SLOW, "QUERN_NUM_THREADS": "1", "QUERN_SIM": "threads=1;mfma=fast"}
     where = ["--device", f"sim:{target}", "--clock", CLOCKS.get(words[0], "xcd"), "--output", path]
     ran = subprocess.run([quern, "tune", *words, *where], env=environment, capture_output=True, text=True, check=False)
     if ran.returncode:

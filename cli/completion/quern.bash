@@ -16,7 +16,7 @@ _quern_values() { # _quern_values OPTION CURRENT
     --dtype) mapfile -t COMPREPLY < <(compgen -W "fp8 e4m3fn e4m3fnuz bf16" -- "$2") ;;
     --peer) mapfile -t COMPREPLY < <(compgen -W "torch" -- "$2") ;;
     --chip | --input | --model | --original | --out | --output | --python | --report | --svg | --trace-file | --weights) mapfile -t COMPREPLY < <(compgen -f -- "$2") ;;
-    --dim | --exclude | --include | --k | --m | --n | --only | --random | --rows | --rounds | --runs | --seed | --seq | --shapes | --tensor | --tokens | --tp | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
+    --dim | --exclude | --include | --k | --kernels | --m | --n | --only | --random | --rows | --rounds | --runs | --seed | --seq | --shapes | --tensor | --tokens | --tp | --arch | --devices | --check | --kernel | --trace) ;; # a number or a pattern: nothing to offer
     *) return 1 ;;
     esac
 }
@@ -85,7 +85,7 @@ _quern() {
         words="path list verify fill clear"
         ;;
     tune)
-        options="--device --shapes --model --tp --tokens --ranges --seq --dtype --output --force --rounds --clock --dry-run --json"
+        options="--device --shapes --model --tp --tokens --ranges --seq --dtype --output --force --rounds --kernels --clock --dry-run --json"
         if [ ${#typed[@]} -eq 3 ]; then # a file may follow
             words="path list verify gemm attention mla norm activation quantize"
         fi

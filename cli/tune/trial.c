@@ -180,7 +180,9 @@ static qn_status try_each(trial *t) {
     CLI_TRY_OUT(run_once(t, 0, &usual));
     usual_ns = t->once_ns[0];
     for (int i = 0; i < r->num_kernels; i++) {
-        if (i > 0)
+        if (i >= t->options->kernels)
+            refuse(&r->kernels[i], TUNE_NOT_TRIED);
+        else if (i > 0)
             CLI_TRY_OUT(compare(t, i, &usual));
         if (!*r->kernels[i].refused && !is_hopeless(t, i, usual_ns))
             CLI_TRY_OUT(time_warm(t, i));

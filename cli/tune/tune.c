@@ -68,6 +68,13 @@ static const cli_option options[] = {
      .min = 3,
      .max = 10000,
      .help = "turns of each kernel, of which the median counts (default: 21)"},
+    {.name = "--kernels",
+     .value = "N",
+     .kind = CLI_INT,
+     .to = &o.kernels,
+     .min = 1,
+     .max = TUNE_MAX_KERNELS,
+     .help = "try only the N kernels of least cost (default: all)"},
     CLI_SIM_CLOCK_OPTION(o.clock, "simulated devices: which workgroups run (default: on)"),
     {.name = "--dry-run",
      .kind = CLI_FLAG,
@@ -176,6 +183,7 @@ static qn_status write_file(const job *j) {
 static qn_status measure(job *j) {
     const tune_trying how = {
         .rounds = (int)o.rounds,
+        .kernels = o.kernels ? (int)o.kernels : TUNE_MAX_KERNELS,
         .is_dry = o.is_dry,
         .is_sample = o.clock && (strcmp(o.clock, "sample") == 0 || strcmp(o.clock, "xcd") == 0)};
     qn_status st = QN_OK;
@@ -236,7 +244,7 @@ static void print_results(const job *j) {
         if (!*r->op)
             printf("left out: %s: %s\n", j->problems.list[i].text, r->why);
         for (int k = 0; k < r->num_kernels; k++)
-            if (*r->kernels[k].refused)
+            if (*r->kernels[k].refused && strcmp(r->kernels[k].refused, TUNE_NOT_TRIED) != 0)
                 printf("refused: %s: %s: %s\n", j->problems.list[i].text, r->kernels[k].name,
                        r->kernels[k].refused);
     }

@@ -12,7 +12,7 @@ enum { TUNE_MAX_LIST = 64, TUNE_MAX_PROBLEMS = 4096, TUNE_MAX_KERNELS = 64 };
 
 typedef struct tune_options {
     const char *spec, *shapes, *model, *tokens, *seq, *dtype, *output, *clock;
-    int64_t tp, rounds;
+    int64_t tp, rounds, kernels;
     bool has_ranges, force, as_json, is_dry;
 } tune_options;
 
@@ -96,6 +96,9 @@ typedef struct tune_kernel {
     char refused[200];    // why it may not be chosen; "": it may
 } tune_kernel;
 
+/** Why a kernel that --kernels leaves out may not be chosen. */
+#define TUNE_NOT_TRIED "not tried, as others cost less"
+
 /** What is known of a problem. */
 typedef struct tune_record {
     char op[32], problem[400], batch[160]; // as the table names it; op "": it cannot run here
@@ -109,9 +112,9 @@ typedef struct tune_record {
 constexpr int64_t TUNE_STEPS = 1000;
 
 typedef struct tune_trying {
-    int rounds;
-    bool is_dry;    // kernels are only listed
-    bool is_sample; // the simulator runs some workgroups alone
+    int rounds, kernels; // kernels: only so many are tried, the cheapest
+    bool is_dry;         // kernels are only listed
+    bool is_sample;      // the simulator runs some workgroups alone
 } tune_trying;
 
 /** Lists the kernels that can run a problem, compares their results with the first one's, and times

@@ -53,7 +53,7 @@ typedef struct qn_tune_choice {
     const char *device;            /**< "gfx942", as qn_device_info.arch */
     const char *problem;           /**< in a line's words: "units=304 n=4096 k=7168" */
     const char *batch;             /**< the words that are the batch's: "m=8"; may be "" */
-    const qn_tune_kernel *kernels; /**< all that can run it; first the one that costs choose */
+    const qn_tune_kernel *kernels; /**< all that can run it, the cheapest first */
     int num_kernels;               /**< may be 0 */
 } qn_tune_choice;
 

@@ -95,6 +95,16 @@ def test_sampled_results(tmp_path):
     assert problems[0] == problems[1]
 
 
+def test_few_kernels(modelled, tmp_path):
+    """Tests that --kernels tries the cheapest alone, and leaves the table without lines of the others."""
+    few = tune(*MODELLED, "--kernels", 2, "--output", tmp_path / "t")
+    for problem, whole in zip(few, modelled[1], strict=True):
+        assert all(k["ns"] and not k["refused"] for k in problem["kernels"][:2])
+        assert {k["refused"] for k in problem["kernels"][2:]} == {"not tried, as others cost less"}
+        assert kernels_of(problem) == kernels_of(whole) and problem["chosen"] in kernels_of(problem)[:2]
+    assert "refused" not in ok("tune", *MODELLED, "--kernels", 2, "--output", tmp_path / "t")
+
+
 def test_choice_follows_figures(modelled, tmp_path):
     """Tests the rules of the choice: a run that finds a finished file measures nothing, and refuses a file whose lines
     do not follow from its figures."""
@@ -417,6 +427,7 @@ def test_models_that_are_refused(change, says, tmp_path):
     (["gemm", "--shapes", "64x128", "--model", "x"], ["--model and --shapes"]),
     (["gemm", "--shapes", "64x128", "--rounds", "2"], ["--rounds", "'2'"]),
     (["gemm", "--shapes", "64x128", "--dtype", "int4"], ["--dtype", "int4", "fp8|e4m3fn|e4m3fnuz|bf16"]),
+    (["gemm", "--shapes", "64x128", "--kernels", "0"], ["--kernels", "0", "1", "64"]),
     (["gemm", "--shapes", "64x128", "--clock", "on"], ["option --clock: device cpu has times that are measured"]),
     (["--model", "/nonesuch"], ["/nonesuch"]),
 ])
