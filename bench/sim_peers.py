@@ -9,6 +9,7 @@
     python bench/sim_peers.py --aiter CLONE --prepare FOLDER                  peers' code objects into FOLDER, nothing is timed
     python bench/sim_peers.py --prepared FOLDER                               these, where there is no clone and no Triton
     python bench/sim_peers.py --chip gfx1151 --types bf16                     a Strix Halo, without AITER's side
+    python bench/sim_peers.py --chip gfx950 --types bf16 --alone              quern alone on an MI355X
 
 CLONE is a clone of github.com/ROCm/aiter that has the commit of sim/clock/calibration/objects.py. Times are modelled
 (docs/clock.md): with the board's limit of power, and without it. Each launch reads tensors that no launch read before, after one
@@ -49,7 +50,7 @@ TRITON = {
     "bf16": [(256, 256, 32, 8, 8, 2), (256, 128, 64, 8, 8, 2), (128, 128, 64, 8, 4, 2), (64, 64, 64, 4, 4, 2)],
 }
 TRITON_RDNA = [(128, 128, 32, 8, 4, 2), (128, 128, 32, 8, 8, 2), (64, 64, 64, 8, 4, 2), (16, 64, 128, 1, 4, 2)]
-CHIPS = {"gfx942": (64, 8), "gfx1151": (32, 1), "gfx1201": (32, 1)}  # lanes of a wave, XCDs
+CHIPS = {"gfx90a": (64, 1), "gfx942": (64, 8), "gfx950": (64, 8), "gfx1151": (32, 1), "gfx1201": (32, 1)}  # lanes of a wave, XCDs
 TILES = ("32x128", "48x128", "64x128", "80x128", "96x128", "128x128")
 
 
@@ -260,7 +261,7 @@ def triton_side(clock, code, kind, sizes, m, n, k):
 
 
 def triton_candidates(chip, kind, m, n):
-    for sizes in TRITON["bf16" if kind == "bf16" else "fp8"] if chip == "gfx942" else TRITON_RDNA:
+    for sizes in TRITON["bf16" if kind == "bf16" else "fp8"] if chip.startswith("gfx9") else TRITON_RDNA:
         tiles = math.ceil(m / sizes[0]) * math.ceil(n / sizes[1])
         if sizes[0] <= 2 * m and (tiles <= 4096 or sizes[0] >= 128):
             yield sizes

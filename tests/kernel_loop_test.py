@@ -121,6 +121,27 @@ def test_rows_keep_loads_under_way(image, tiles, group):
     assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 4 * 5
 
 
+# image, tiles of 16 rows and of 16 columns a wave, K-blocks of a turn
+HALF_ROWS = [("gemm_bf16_rows_16x16", 1, 1, 12), ("gemm_bf16_rows_32x32", 2, 2, 6)]
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+@pytest.mark.parametrize("image, rows, columns, ahead", HALF_ROWS)
+def test_rows_of_halves_load_and_multiply_alone(image, rows, columns, ahead, target):
+    """Tests that a turn has its products and loads, whose descriptors are in SGPRs: no branch but the loop's own; no LDS, no
+    meeting, and an offset a row of the tile as its only vector instructions; and that no wait is for a younger block than the
+    one to be multiplied."""
+    kernel = the_kernel(image, target)
+    body = the_loop(kernel)
+    mix = kernel_loop.mix_of(body)
+    loads = 2 * (rows + columns)
+    assert sum(i.name.startswith("v_mfma_f32_16x16x16") for i in body) == mix["matrix"] == ahead * 4 * rows * columns
+    assert mix["memory"] == ahead * loads and mix["branch"] == 1
+    assert mix["lds"] == mix["barrier"] == mix["agpr move"] == mix["scratch"] == kernel.usage["vgpr_spill_count"] == 0
+    assert mix["vector"] <= ahead * (rows + columns)
+    assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= (ahead - 1) * loads
+
+
 # image, whether it repairs e4m3fn on the way to LDS
 FLAT = [("gemm_flat_128x128", False), ("gemm_flat_fn_128x128", True)]
 

@@ -11,6 +11,9 @@ enum { N = 200, K = 1172 };
 static int open_gfx942(void **) {
     return open_device("sim:gfx942");
 }
+static int open_gfx90a(void **) {
+    return open_device("sim:gfx90a");
+}
 static int open_gfx1151(void **) {
     return open_device("sim:gfx1151");
 }
@@ -124,32 +127,47 @@ static void all_kernels_agree(void **) {
 
 /** Compares kernels that say that they give equal bits: a wave of each holds other columns, and so
  *  each has its own way of laying them out. */
-static void tiles_agree(void **) {
-    static const qni_gemm_spec specs[] = {
-        SPEC(QNI_BF16, .is_packed = false),
-        SPEC(QNI_F16, .is_packed = false),
-        SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_GELU_TANH, .gate_batches = 1,
-             .adds_c = true),
-        SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_SILU_AND_MUL),
-        SPEC(QNI_E4M3FN, .is_packed = false),
-        SPEC(QNI_E4M3FN, .is_packed = true),
-        SPEC(QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE)};
+static void tiles_of(const qni_gemm_spec *spec, int least) {
     static const int64_t rows[] = {1, 40, 290};
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-        uint32_t want[N] = {}, got[N] = {}, bits = 0;
-        int ran = 0;
-        for (int i = 0; i < 3 * qni_op_gemm.num_variants; i++) {
-            const qni_variant *variant = &qni_op_gemm.variants[i / 3];
-            if (!variant->config.bits || (ran > 0 && variant->config.bits != bits) ||
-                !first_row(variant, &specs[s], rows[i % 3], ran == 0 ? want : got))
-                continue;
-            bits = variant->config.bits;
-            if (ran++ > 0 && memcmp(want, got, sizeof got) != 0)
-                fail_msg("%s: row 0 of %ld rows, problem %zu, has not the bits of the first kernel",
-                         variant->name, (long)rows[i % 3], s);
-        }
-        assert_in_range(ran, 2 * 3, 100); // two tiles
+    uint32_t want[N] = {}, got[N] = {}, bits = 0;
+    int ran = 0;
+    for (int i = 0; i < 3 * qni_op_gemm.num_variants; i++) {
+        const qni_variant *variant = &qni_op_gemm.variants[i / 3];
+        if (!variant->config.bits || (ran > 0 && variant->config.bits != bits) ||
+            !first_row(variant, spec, rows[i % 3], ran == 0 ? want : got))
+            continue;
+        bits = variant->config.bits;
+        if (ran++ > 0 && memcmp(want, got, sizeof got) != 0)
+            fail_msg("%s: row 0 of %ld rows of %s has not the bits of the first kernel",
+                     variant->name, (long)rows[i % 3], qni_dtype_name(spec->dtype_a));
     }
+    assert_in_range(ran, least * 3, 100);
+}
+
+static const qni_gemm_spec halves[] = {
+    SPEC(QNI_BF16, .is_packed = false),
+    SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_GELU_TANH, .gate_batches = 1,
+         .adds_c = true),
+    SPEC(QNI_BF16, .has_bias = true, .activation = QN_GEMM_SILU_AND_MUL),
+    SPEC(QNI_F16, .is_packed = false)};
+
+static void tiles_agree(void **) {
+    static const qni_gemm_spec fp8[] = {
+        SPEC(QNI_E4M3FN, .is_packed = false), SPEC(QNI_E4M3FN, .is_packed = true),
+        SPEC(QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE)};
+    for (size_t s = 0; s < sizeof halves / sizeof *halves; s++)
+        tiles_of(&halves[s], 2);
+    for (size_t s = 0; s < sizeof fp8 / sizeof *fp8; s++)
+        tiles_of(&fp8[s], 2);
+}
+
+/** The same of bf16 and f16 on CDNA: two kernels for few rows and four tiles; gfx90a has none of
+ *  f16. */
+static void halves_agree(void **) {
+    const bool has_f16 = qni_has(device, QNI_F(TILE_F16));
+    for (size_t s = 0; s < sizeof halves / sizeof *halves; s++)
+        if (has_f16 || halves[s].dtype_a != QNI_F16)
+            tiles_of(&halves[s], 2 + 4);
 }
 
 // ---- d of FP8: quantize's bits of the results in f32
@@ -262,10 +280,13 @@ int main(void) {
     const struct CMUnitTest own[] = {cmocka_unit_test(each_kernel_agrees_with_itself),
                                      cmocka_unit_test(codes_are_those_of_quantize)};
     const struct CMUnitTest all[] = {cmocka_unit_test(all_kernels_agree),
+                                     cmocka_unit_test(halves_agree),
                                      cmocka_unit_test(codes_are_those_of_quantize)};
+    const struct CMUnitTest bf16[] = {cmocka_unit_test(halves_agree)};
     const struct CMUnitTest rdna[] = {cmocka_unit_test(tiles_agree),
                                       cmocka_unit_test(codes_are_those_of_quantize)};
     int failed = cmocka_run_group_tests(own, open_cpu, close_device);
+    failed += cmocka_run_group_tests(bf16, open_gfx90a, close_device);
     failed += cmocka_run_group_tests(all, open_gfx942, close_device);
     failed += cmocka_run_group_tests(rdna, open_gfx1151, close_device);
     failed += cmocka_run_group_tests(rdna, open_gfx1201, close_device);

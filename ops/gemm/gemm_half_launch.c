@@ -117,6 +117,24 @@ double qni_gemm_half_cost(const qni_variant *variant, const qn_device *device,
            rounds * (2.2e-4 * (double)(rows * columns) + lines * (0.0211 + 0.0234 * starts));
 }
 
+/** In the same units, of kernels that stream the weights: a wave by itself waits for memory,
+ *  several on a unit for its vector cache, which gives a line in two cycles. What memory itself
+ *  takes is in no kernel's cost. */
+double qni_gemm_half_rows_cost(const qni_variant *variant, const qn_device *device,
+                               const void *problem) {
+    const qni_gemm_problem *p = problem;
+    const int64_t rows = variant->config.rows, columns = variant->config.columns;
+    const int64_t groups = p->grouping == QN_GEMM_DENSE ? 1 : p->groups;
+    const int64_t tiles =
+        groups * qni_pieces(qni_gemm_likely_rows(p), rows) * qni_pieces(p->n, columns);
+    const double rounds = (double)qni_pieces(tiles, device->info.num_compute_units);
+    const double starts = 1024. / (double)(p->k > 128 ? p->k : 128);
+    const double lines = (double)(rows + columns);
+    const double among = rounds * (0.031 * lines + 5e-5 * (double)(rows * columns));
+    const double alone = 2.1 + 0.0125 * lines;
+    return (among > alone ? among : alone) + 1.5 * starts;
+}
+
 qn_status qni_gemm_half(const qni_variant *variant, qn_stream *stream, const void *problem) {
     return qni_gemm_tiled_full(variant, stream, problem, 0);
 }

@@ -115,6 +115,21 @@ static double cost_of(const char *name, const qni_gemm_problem *p) {
     return variant->cost(variant, device, p);
 }
 
+enum { K = 7168 };
+
+/** Fails unless a problem, of which `form` has the rest, costs less by the preferred kernel. */
+static void prefers(const preference *c, const qni_gemm_problem *form) {
+    qni_gemm_problem p = *form;
+    p.grouping = c->grouping, p.groups = c->groups;
+    p.dtype_a = c->dtype_a, p.dtype_d = BF;
+    p.m = c->m, p.n = c->n, p.k = K;
+    p.a_row = p.b_n = K, p.a_k = p.b_k = 1;
+    const double cost = cost_of(c->kernel, &p), other = cost_of(c->dearer, &p);
+    if (!(cost < other))
+        fail_msg("m %ld n %ld: %s %g, %s %g", (long)c->m, (long)c->n, c->kernel, cost, c->dearer,
+                 other);
+}
+
 static void choices_are_kept(void **) {
     static const preference table[] = {
         {1, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_16x32", "gemm.fp8_decode"},
@@ -144,34 +159,36 @@ static void choices_are_kept(void **) {
         {64, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.any_fp8", "gemm.any"},
     };
     static const float scales[1]; // nothing reads them
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        const preference *c = &table[i];
-        const qni_gemm_problem p = {.grouping = c->grouping,
-                                    .dtype_a = c->dtype_a,
-                                    .dtype_b = FNUZ,
-                                    .dtype_d = BF,
-                                    .groups = c->groups,
-                                    .m = c->m,
-                                    .n = c->n,
-                                    .k = 7168,
-                                    .a_row = 7168,
-                                    .a_k = 1,
-                                    .b_n = 7168,
-                                    .b_k = 1,
-                                    .scale_a = scales,
-                                    .scale_b = scales,
-                                    .scale_a_row = 56,
-                                    .scale_a_kb = 1,
-                                    .scale_b_group = c->n / 128 * 56,
-                                    .scale_b_nb = 56,
-                                    .scale_b_kb = 1,
-                                    .scale_b_columns = 128,
-                                    .is_packed = true};
-        const double cost = cost_of(c->kernel, &p), other = cost_of(c->dearer, &p);
-        if (!(cost < other))
-            fail_msg("m %ld n %ld: %s %g, %s %g", (long)c->m, (long)c->n, c->kernel, cost,
-                     c->dearer, other);
-    }
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        prefers(&table[i], &(qni_gemm_problem){.dtype_b = FNUZ,
+                                               .scale_a = scales,
+                                               .scale_b = scales,
+                                               .scale_a_row = K / 128,
+                                               .scale_a_kb = 1,
+                                               .scale_b_group = table[i].n / 128 * (K / 128),
+                                               .scale_b_nb = K / 128,
+                                               .scale_b_kb = 1,
+                                               .scale_b_columns = 128,
+                                               .is_packed = true});
+}
+
+/** Products of bf16 and f16: what few rows of narrow and wide matrices, and many rows, go to. */
+static void choices_of_halves_are_kept(void **) {
+    static const preference table[] = {
+        {1, 128, 1, QN_GEMM_DENSE, BF, "gemm.bf16_rows_16x16", "gemm.bf16_mfma_64x64"},
+        {16, 4096, 1, QN_GEMM_DENSE, BF, "gemm.bf16_rows_16x16", "gemm.bf16_rows_32x32"},
+        {16, 131072, 1, QN_GEMM_DENSE, BF, "gemm.bf16_rows_16x16", "gemm.bf16_rows_32x32"},
+        {16, 131072, 1, QN_GEMM_DENSE, QNI_F16, "gemm.f16_rows_16x16", "gemm.f16_mfma_64x64"},
+        {32, 4096, 1, QN_GEMM_DENSE, BF, "gemm.bf16_rows_16x16", "gemm.bf16_rows_32x32"},
+        {64, 4096, 1, QN_GEMM_DENSE, QNI_F16, "gemm.f16_rows_32x32", "gemm.f16_rows_16x16"},
+        {128, 4096, 1, QN_GEMM_DENSE, BF, "gemm.bf16_rows_32x32", "gemm.bf16_mfma_64x64"},
+        {128, 28672, 1, QN_GEMM_DENSE, BF, "gemm.bf16_mfma_64x64", "gemm.bf16_rows_32x32"},
+        {512, 4096, 1, QN_GEMM_DENSE, BF, "gemm.bf16_mfma_64x64", "gemm.bf16_rows_32x32"},
+        {8192, 7168, 256, QN_GEMM_GROUPED_ENDS, BF, "gemm.bf16_mfma_64x64", // 32 rows a group
+         "gemm.bf16_rows_16x16"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        prefers(&table[i], &(qni_gemm_problem){.dtype_b = table[i].dtype_a});
 }
 
 // ---- other levels of optimisation, other kernels than the choice
@@ -215,10 +232,10 @@ static void fp8_through_bf16_agrees(void **) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_problems_agree),    cmocka_unit_test(long_loops_agree),
-        cmocka_unit_test(many_tiles_agree),        cmocka_unit_test(groups_agree),
-        cmocka_unit_test(choices_are_kept),        cmocka_unit_test(every_level_agrees),
-        cmocka_unit_test(fp8_through_bf16_agrees),
+        cmocka_unit_test(check_problems_agree), cmocka_unit_test(long_loops_agree),
+        cmocka_unit_test(many_tiles_agree),     cmocka_unit_test(groups_agree),
+        cmocka_unit_test(choices_are_kept),     cmocka_unit_test(choices_of_halves_are_kept),
+        cmocka_unit_test(every_level_agrees),   cmocka_unit_test(fp8_through_bf16_agrees),
     };
     return cmocka_run_group_tests(tests, open_gfx942, close_device);
 }

@@ -49,7 +49,7 @@ def test_flux(dtype):
 def test_flux_on_a_simulated_gpu():
     model = flux(torch.bfloat16, 128, 1, 1)
     calls = compare(model, scene(torch.bfloat16, batch=1, side=2, text=3), "sim:gfx942")
-    assert calls == {"gemm.bf16_mfma_64x64": linears_of(model)}
+    assert calls == {"gemm.bf16_rows_16x16": linears_of(model)}
 
 
 def test_f32_is_multiplied_by_pytorch():
