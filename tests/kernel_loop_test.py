@@ -129,7 +129,7 @@ HALF_ROWS = [("gemm_bf16_rows_16x16", 1, 1, 12), ("gemm_bf16_rows_32x32", 2, 2, 
 @pytest.mark.parametrize("image, rows, columns, ahead", HALF_ROWS)
 def test_rows_of_halves_load_and_multiply_alone(image, rows, columns, ahead, target):
     """Tests that a turn has its products and loads, whose descriptors are in SGPRs: no branch but the loop's own; no LDS, no
-    meeting, and an offset a row of the tile as its only vector instructions; and that no wait is for a younger block than the
+    meeting, and one vector instruction for each 16 rows of a or b in a K-block; and that no wait is for a younger block than the
     one to be multiplied."""
     kernel = the_kernel(image, target)
     body = the_loop(kernel)
