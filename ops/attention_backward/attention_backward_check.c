@@ -40,6 +40,9 @@ static const qni_attention_spec specs[] = {
     {PADDED, 3, {20}, {70, 9, 33}, HEADS(2, 1, 64), BF16, .is_causal = true, QUICK},
     {DENSE, 1, {1}, {300}, HEADS(8, 1, 64), BF16},
     {DENSE, 1, {300}, {1}, HEADS(2, 1, 64), BF16},
+    // Less than a tile, with more NaNs than a tile has rows behind each request.
+    {DENSE, 2, {21}, {21}, HEADS(2, 2, 64), BF16, .block_gap = 128 * 128, QUICK},
+    {DENSE, 2, {22}, {21}, HEADS(4, 4, 128), BF16, .block_gap = 128 * 512, QUICK},
     // Bounds: queries that see no key, keys that no query sees.
     {DENSE, 1, {90}, {50}, HEADS(2, 1, 64), BF16, .is_causal = true, QUICK},
     {DENSE, 1, {50}, {200}, HEADS(2, 1, 64), BF16, .is_causal = true, .is_top_left = true, QUICK},

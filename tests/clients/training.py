@@ -21,8 +21,11 @@ import diffusers
 import quern.torch
 import torch
 from models import decoder, flux, in_double, put, scene, spread_norms
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 RATE = 1e-3
+# Without cuDNN's, whose gradients are NaNs at some lengths that are no multiples of its tile.
+PYTORCHS_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Lora(torch.nn.Module):
@@ -147,7 +150,9 @@ def compare(name, is_lora, steps, device=None, where="cpu", dtype=torch.float32)
     weights). device: where tensors are copied for quern; where: where the model is."""
     loss_of = LOSSES[name]
     model = made(name, is_lora, dtype).to(where)
-    truth, theirs = truth_of(model, loss_of, steps), train(copy.deepcopy(model).train(), loss_of, steps)
+    truth = truth_of(model, loss_of, steps)
+    with sdpa_kernel(PYTORCHS_ATTENTION):
+        theirs = train(copy.deepcopy(model).train(), loss_of, steps)
     allow_slow = device is not None or where != "cpu"  # f32 has slow kernels alone on GPUs
     found = []
     for is_patched in (False, True):

@@ -98,7 +98,8 @@ static bool takes_types(const qni_variant *variant, const qni_backward_problem *
                   qni_dtype_name(f->dtype_kv), qni_dtype_name(f->dtype_o), qni_dtype_name(taken));
 }
 
-/** Takes scores that are products times one number. */
+/** Takes scores that are products times one positive number: scores that are hidden are infinite
+ *  before they are scaled. */
 static bool takes_scores(const qni_backward_problem *p, qni_reason *why) {
     const qk_attention_args *g = &p->args.common;
     const char *const other = g->has_dropout                   ? "dropout"
@@ -108,6 +109,7 @@ static bool takes_scores(const qni_backward_problem *p, qni_reason *why) {
                               : g->soft_cap > 0                ? "a soft cap"
                               : g->q_scales || g->k_scales     ? "scales of heads of q or k"
                               : g->v_scales || g->v_scale != 1 ? "scales of v"
+                              : !(g->scale > 0)                ? "a scale that is not positive"
                               : g->left != INT32_MAX           ? "a window's left bound"
                               : p->args.dsinks                 ? "a gradient of sinks"
                                                                : nullptr;

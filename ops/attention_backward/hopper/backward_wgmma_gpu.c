@@ -3,8 +3,8 @@
 // the blocks of queries that see any of them.
 //
 // Needs     sm_90a; q, k, v, o and d_o of bf16, with -DQK_F16 of f16; head dims that are multiples
-//           of 8, at most QK_D; scores that are products times one number; no left bound of a
-//           window
+//           of 8, at most QK_D; scores that are products times one positive number; no left bound
+//           of a window
 // Tile      128 keys, 64 a team, by QUERIES queries; scores lie as [keys, queries]
 // Launch    384 threads, a workgroup a tile of keys and kv head; tiles are numbered so that the
 //           first ones of all heads come first

@@ -142,6 +142,8 @@ static void test_refusals(void **) {
     REFUSED("gpu_wgmma_128_bf16", dense(128), G.k_scales = numbers, "scales of heads of q or k");
     REFUSED("gpu_wgmma_128_bf16", dense(128), G.v_scales = numbers, "scales of v");
     REFUSED("gpu_wgmma_128_bf16", dense(128), G.v_scale = 2, "scales of v");
+    REFUSED("gpu_wgmma_128_bf16", dense(128), G.scale = -0.1f, "a scale that is not positive");
+    REFUSED("gpu_wgmma_128_bf16", dense(128), G.scale = NAN, "a scale that is not positive");
     REFUSED("gpu_wgmma_128_bf16", dense(128), G.left = 100, "a window's left bound");
     REFUSED("gpu_wgmma_128_bf16", dense(128), p.args.dsinks = sinks, "a gradient of sinks");
     REFUSED("gpu_wgmma_128_bf16", dense(128), G.head_dim_vo = 136, "v's 136");
