@@ -208,6 +208,10 @@ if(QUERN_FUZZ)
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_libraries(${name} PRIVATE quern_flags ${fuzzed_parts} PkgConfig::jansson m)
+    file(STRINGS ${source} needed REGEX "^// Needs: quernsim$") # which it opens
+    if(needed)
+      add_dependencies(${name} quernsim)
+    endif()
     file(STRINGS ${source} needed REGEX "^// Needs: quern_test_objects$") # code that it embeds
     if(needed)
       add_dependencies(${name} quern_test_objects)

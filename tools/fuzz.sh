@@ -75,6 +75,14 @@ for n in range(32):
     open(f"{sys.argv[1]}/made.{n}", "wb").write(bytes([n % 4 == 3]) + random.randbytes(400))
 PY
       ;;
+    gradients_fuzz) # whole problems, of which small changes are then tried
+      python3 - $seeds/gradients_fuzz <<'PY'
+import random, sys
+random.seed(1)
+for n in range(64):
+    open(f"{sys.argv[1]}/made.{n}", "wb").write(random.randbytes(64))
+PY
+      ;;
     tune_fuzz)
       printf '%s\n' 'quern tune 1' '# all' 'gemm gfx942 units=304 n=4096 a=bf16 packed=no -> gemm.any # 9 us' \
         'norm sm_90 h=1..128 kind=rms rows=65.. -> norm.gpu_rms' 'quantize x86-64 -> quantize.cpu' > $seeds/tune_fuzz/lines ;;
@@ -110,7 +118,7 @@ fuzz() {
   local target=$1 mask=0 findings=$build/findings sizes=(-max_len=65536) started=$SECONDS
   [[ $target = object_fuzz || $target = hip_fuzz ]] && mask=2 # what the simulated GPU reports
   # What is made of an input's bytes one by one needs a few hundred, and all of them at once.
-  grep -qE 'fuzz_tensors.h|hip_graph_calls.h' tests/fuzz/"$target".c && sizes=(-max_len=512 -len_control=0)
+  grep -qE 'fuzz_tensors.h|fuzz_input.h|hip_graph_calls.h' tests/fuzz/"$target".c && sizes=(-max_len=512 -len_control=0)
   if $build/"$target" -max_total_time="$seconds" -seed="$seed" "${sizes[@]}" -timeout=60 -rss_limit_mb=2048 -verbosity=0 \
       -close_fd_mask="$mask" -print_final_stats=1 -artifact_prefix=$findings/"$target"- \
       $build/corpus/"$target" $seeds/"$target" > $build/"$target".log 2>&1; then

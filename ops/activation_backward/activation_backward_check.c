@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of activations' backward pass: every function, with a limit and without, on
 // shapes that reach every kernel and edge.
+#include "activation_backward_check.h"
+
 #include "../../check/batches.h"
-#include "../../check/case.h"
 #include "../../check/walk.h"
 #include "../activation/activation_check.h"
 #include "activation_backward.h"
@@ -11,10 +12,7 @@ static const float limits[] = {HUGE_VALF, 1.5f};
 enum { NUM_LIMITS = sizeof limits / sizeof *limits };
 static const char *const functions[] = {"silu", "gelu", "gelu_tanh"};
 
-typedef struct shape {
-    int64_t batches, inner, h;
-    int64_t gap, offset; // elements between rows; elements before the first row
-} shape;
+typedef qni_activation_backward_shape shape;
 static const shape shapes[] = {
     {1, 1, 1, 0, 0},    {1, 37, 8, 0, 0},   {2, 9, 64, 0, 8},    {1, 33, 136, 8, 0},
     {3, 2, 111, 3, 1},  {1, 3, 1024, 0, 0}, {1, 5, 1032, 16, 8}, {2, 2, 2056, 0, 0},
@@ -123,10 +121,10 @@ static void make_problem(trial_case *c, qni_dtype dtype, qn_activation function,
 
 static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
 
-static qn_status try_one(qni_trial_run *run, const shape *s, qni_dtype dtype,
-                         qn_activation function, float limit) {
+qn_status qni_activation_backward_check(qni_trial_run *run, const shape *s, qni_dtype dtype,
+                                        qn_activation function, float limit, uint64_t seed) {
     trial_case c = {.base = {.kind = &case_kind, .op = &qni_op_activation_backward}, .shape = s};
-    c.base.random = qni_trial_seed(run) + (uint64_t)(s - shapes);
+    c.base.random = seed;
     make_problem(&c, dtype, function, limit);
     name_case(&c);
     return qni_case_try(run, &c.base);
@@ -184,8 +182,9 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
                   .is_due = is_due};
     qn_status st = QN_OK;
     while (st == QN_OK && qni_walk_next(&w))
-        st = try_one(run, &shapes[w.shape], (qni_dtype)(w.type % 3), (qn_activation)(w.type / 3),
-                     limits[w.form]);
+        st = qni_activation_backward_check(run, &shapes[w.shape], (qni_dtype)(w.type % 3),
+                                           (qn_activation)(w.type / 3), limits[w.form],
+                                           qni_trial_seed(run) + (uint64_t)w.shape);
     return st == QN_OK ? try_all_batches(run) : st;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of attention's backward pass: cases of the forward pass, whose results become
 // inputs, with gradients beside them.
-#include "../attention/attention_case.h"
+#include "attention_backward_check.h"
+
 #include "attention_backward.h"
 
 #include <stdlib.h>
@@ -318,13 +319,12 @@ static void destroy(backward_case *c) {
     qni_attention_case_destroy(&c->forward);
 }
 
-static qn_status try_spec(qni_trial_run *run, const qni_attention_spec *spec) {
+qn_status qni_backward_check(qni_trial_run *run, const qni_attention_spec *spec, uint64_t seed) {
     backward_case *c = calloc(1, sizeof *c);
     qn_status st;
     if (!c)
         return QN_FAIL(QN_E_MEMORY, "check: out of memory");
-    QN_TRY_OUT(
-        create(c, qni_trial_stream(run), spec, qni_trial_seed(run) + (uint64_t)(spec - specs)));
+    QN_TRY_OUT(create(c, qni_trial_stream(run), spec, seed));
     const qni_trial_problem problem = {.op = &qni_op_attention_backward,
                                        .text = c->forward.text,
                                        .problem = &c->problem,
@@ -345,7 +345,7 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
     qn_status st = QN_OK;
     for (size_t i = 0; st == QN_OK && i < sizeof specs / sizeof *specs; i++)
         if (!qni_trial_is_quick(run) || specs[i].is_quick)
-            st = try_spec(run, &specs[i]);
+            st = qni_backward_check(run, &specs[i], qni_trial_seed(run) + i);
     return st;
 }
 

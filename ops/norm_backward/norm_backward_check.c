@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check problems of norms' backward pass: every form, on shapes that reach every kernel and
 // every edge.
+#include "norm_backward_check.h"
+
 #include "../../check/batches.h"
-#include "../../check/case.h"
 #include "../../check/walk.h"
 #include "norm_backward.h"
 
 #include <string.h>
 
-/** What is asked for, of which norm. */
-typedef struct form {
-    const char *name;
-    bool subtracts_mean, has_sum, has_no_weight, has_dweight, has_dbeta;
-    float weight_plus;
-    bool has_f32;                             // dweight, dbeta and dgate are f32, else of x's dtype
-    bool has_batches, has_d_gated, has_dgate; // a row of weights for each batch; a gate
-} form;
+typedef qni_norm_backward_form form;
+typedef qni_norm_backward_shape shape;
+
 static const form forms[] = {
     {.name = "rmsnorm", .has_dweight = true},
     {.name = "layernorm", .subtracts_mean = true, .has_dweight = true, .has_dbeta = true},
@@ -31,11 +27,6 @@ static const form forms[] = {
 };
 enum { NUM_FORMS = sizeof forms / sizeof *forms };
 
-typedef struct shape {
-    int64_t batches, inner, h;
-    int64_t gap, offset; // elements between rows; elements before the first row
-    bool has_no_eps;
-} shape;
 static const shape shapes[] = {
     {1, 1, 1, 0, 0, false},     {3, 5, 64, 0, 0, false},
     {2, 17, 128, 8, 8, true},   {1, 67, 256, 0, 0, false},
@@ -262,14 +253,14 @@ static void make_problem(trial_case *c, const qn_device *device, qni_dtype dtype
 
 static const qni_case_kind case_kind = {area_names, NUM_AREAS, extent_of, fill, place, expect};
 
-static qn_status try_one(qni_trial_run *run, const form *f, const shape *s, qni_dtype dtype,
-                         qni_dtype weight) {
+qn_status qni_norm_backward_check(qni_trial_run *run, const form *f, const shape *s,
+                                  qni_dtype dtype, qni_dtype weight, uint64_t seed) {
     trial_case c = {.base = {.kind = &case_kind,
                              .op = &qni_op_norm_backward,
                              .scratch_bytes = 13 * (size_t)s->h * sizeof(double)},
                     .form = f,
                     .shape = s};
-    c.base.random = qni_trial_seed(run) + (uint64_t)(f - forms) * 1000 + (uint64_t)(s - shapes);
+    c.base.random = seed;
     make_problem(&c, qn_stream_device(qni_trial_stream(run)), dtype, weight);
     name_case(&c);
     return qni_case_try(run, &c.base);
@@ -353,8 +344,9 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
                   .is_due = is_due};
     qn_status st = QN_OK;
     while (st == QN_OK && qni_walk_next(&w))
-        st = try_one(run, &forms[w.form], &shapes[w.shape], types[w.type].dtype,
-                     types[w.type].weight);
+        st = qni_norm_backward_check(
+            run, &forms[w.form], &shapes[w.shape], types[w.type].dtype, types[w.type].weight,
+            qni_trial_seed(run) + (uint64_t)w.form * 1000 + (uint64_t)w.shape);
     return st == QN_OK ? try_all_batches(run) : st;
 }
 

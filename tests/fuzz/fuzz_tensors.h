@@ -10,6 +10,7 @@
 #define FUZZ_TENSORS_H
 
 #include "../../runtime/runtime.h"
+#include "fuzz_input.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,21 +40,6 @@ int LLVMFuzzerInitialize(int *, char ***) {
 }
 
 // ---- what the bytes say
-
-typedef struct input {
-    const uint8_t *at, *end;
-} input;
-
-static inline uint32_t take(input *in, uint32_t below) {
-    return in->at < in->end ? *in->at++ % below : 0;
-}
-
-static inline bool take_bool(input *in) {
-    return take(in, 2);
-}
-
-/** Takes one entry of a list. */
-#define TAKE_ONE(in, list) (list)[take(in, sizeof(list) / sizeof *(list))]
 
 /** Takes a number that code may get wrong, or any number. */
 static inline int64_t take_wild(input *in) {
