@@ -7,8 +7,7 @@ import copy
 import pytest
 import quern.torch
 import torch
-from diffusers import SD3Transformer2DModel
-from models import DECODERS, DTYPES, assert_as_good, decoder, error, flux, in_double, run, scene, spread_norms, tokens
+from models import DECODERS, DTYPES, assert_as_good, decoder, error, flux, in_double, run, scene, sd3, spread_norms, tokens
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
 LAYERS = 4
@@ -167,14 +166,6 @@ def test_flux(dtype, how):
 def test_flux_on_a_simulated_gpu(device):
     model, inputs = flux(torch.bfloat16, 128, 1, 1), scene(torch.bfloat16, 1, 2, 3)
     check(model, inputs, torch.bfloat16, "name", 2, device, in_double(inputs))
-
-
-def sd3(dtype):
-    torch.manual_seed(9)
-    return spread_norms(SD3Transformer2DModel(
-        sample_size=8, patch_size=2, in_channels=4, num_layers=2, attention_head_dim=64, num_attention_heads=2,
-        joint_attention_dim=48, caption_projection_dim=128, pooled_projection_dim=32, out_channels=4, pos_embed_max_size=8,
-        qk_norm="rms_norm")).to(dtype)
 
 
 def picture(dtype, batch=2):

@@ -2,7 +2,7 @@
 """The clients' models, small and with random weights, and how two runs of a model are compared."""
 
 import torch
-from diffusers import FluxTransformer2DModel
+from diffusers import FluxTransformer2DModel, SD3Transformer2DModel
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 DECODERS = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen3": (Qwen3Config, Qwen3ForCausalLM)}
@@ -38,6 +38,14 @@ def flux(dtype, hidden=256, layers=2, single_layers=2):
         in_channels=16, num_layers=layers, num_single_layers=single_layers, attention_head_dim=64,
         num_attention_heads=hidden // 64, joint_attention_dim=48, pooled_projection_dim=32, axes_dims_rope=(16, 24, 24))
     return spread_norms(model).to(dtype)
+
+
+def sd3(dtype):
+    torch.manual_seed(9)
+    return spread_norms(SD3Transformer2DModel(
+        sample_size=8, patch_size=2, in_channels=4, num_layers=2, attention_head_dim=64, num_attention_heads=2,
+        joint_attention_dim=48, caption_projection_dim=128, pooled_projection_dim=32, out_channels=4, pos_embed_max_size=8,
+        qk_norm="rms_norm")).to(dtype)
 
 
 def scene(dtype, batch=2, side=6, text=8):

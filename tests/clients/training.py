@@ -20,7 +20,7 @@ from unittest import mock
 import diffusers
 import quern.torch
 import torch
-from models import decoder, flux, in_double, put, scene, spread_norms
+from models import decoder, flux, in_double, put, scene, sd3, spread_norms
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 RATE = 1e-3
@@ -86,16 +86,23 @@ def wan_loss(model, step):
                                 "timestep": torch.ones(1)}, step)
 
 
-LOSSES = {"Llama": llama_loss, "FLUX": flux_loss, "Wan": wan_loss}
+def sd3_loss(model, step):
+    return picture_loss(model, {"hidden_states": numbers(7, 1, 4, 8, 8), "encoder_hidden_states": numbers(8, 1, 7, 48),
+                                "pooled_projections": numbers(9, 1, 32), "timestep": torch.full((1,), 500.0)}, step)
+
+
+LOSSES = {"Llama": llama_loss, "FLUX": flux_loss, "SD3": sd3_loss, "Wan": wan_loss}
 # What of each model is quern's while it trains, but for products.
 KINDS = {"Llama": {"rmsnorm": 5, "rope": 2, "silu_and_mul": 2},
          "FLUX": {"adaptive_layernorm": 4, "gated_residual_layernorm": 1, "qk_rmsnorm_rope": 2},
+         "SD3": {"adaptive_layernorm": 5, "gated_residual_layernorm": 2, "rmsnorm": 8},
          "Wan": {"gated_residual_layernorm": 1, "rmsnorm": 4, "rope": 1, "layernorm": 1}}
 PRODUCTS = {"gemm", "linear"}
 
 
 def made(name, is_lora, dtype=torch.float32):
-    model = {"Llama": lambda: decoder("llama", dtype, 128, 2), "FLUX": lambda: flux(dtype, 128, 1, 1), "Wan": lambda: wan(dtype)}[name]()
+    model = {"Llama": lambda: decoder("llama", dtype, 128, 2), "FLUX": lambda: flux(dtype, 128, 1, 1), "SD3": lambda: sd3(dtype),
+             "Wan": lambda: wan(dtype)}[name]()
     return with_lora(model) if is_lora else model
 
 
@@ -132,7 +139,8 @@ def patched(name, model, device):
     assert {op for op, _ in ops} >= {"qk_rmsnorm_rope" if kind == "rope" else kind for kind in KINDS[name]}
     assert all(kernel != "PyTorch" for _, kernel in ops)
     families = {kernel.partition(".")[0] for kernel in quern.torch.calls - before}
-    assert families >= {"norm_backward", "rope"} | ({"activation_backward"} if name == "Llama" else set())
+    assert families >= {"norm_backward"} | {"rope" for kind in KINDS[name] if "rope" in kind} | \
+        ({"activation_backward"} if name == "Llama" else set())
 
 
 def distances(ours, theirs, truth, dtype):

@@ -20,7 +20,8 @@ def assert_trains(*arguments, **options):
     return losses
 
 
-@pytest.mark.parametrize("name, is_lora", [("Llama", False), ("Llama", True), ("FLUX", False), ("FLUX", True), ("Wan", False)])
+@pytest.mark.parametrize("name, is_lora", [("Llama", False), ("Llama", True), ("FLUX", False), ("FLUX", True), ("SD3", False), ("SD3", True),
+                                           ("Wan", False)])
 def test_steps(name, is_lora):
     losses = assert_trains(name, is_lora, STEPS)
     assert losses[-5:].mean() < losses[:5].mean()  # it learns
