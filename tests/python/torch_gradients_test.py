@@ -150,12 +150,26 @@ def test_matrix_cores(chip, dtype):
     assert_close([out, *(x.grad for x in inputs)], in_double(inputs, is_causal=True, enable_gqa=True), dtype)
 
 
-@pytest.mark.parametrize("case", ["f16 on gfx90a", "dropout", "gradient of the mask", "head_dim 136"])
+def test_mask_on_matrix_cores():
+    """Tests that the gradient of a mask with all queries and keys need not be asked for, and is summed over batches and heads."""
+    inputs = tensors((2, 2, 9, 64), (2, 2, 12, 64), (2, 2, 12, 64), dtype=torch.bfloat16)
+    mask, = tensors((9, 12), dtype=torch.bfloat16)
+    quern.torch.disable()
+    with quern.torch.enable("sim:gfx942", fallback="error") as there:
+        attention(*inputs, attn_mask=mask).sin().sum().backward()
+    assert "attention_backward.gpu_tile_64_bf16" in there.calls
+    wide, wide_mask = [x.detach().double().requires_grad_() for x in inputs], mask.detach().double().requires_grad_()
+    attention(*wide, attn_mask=wide_mask).sin().sum().backward()
+    assert_close([mask.grad, *(x.grad for x in inputs)], [wide_mask.grad, *(x.grad for x in wide)], torch.bfloat16)
+
+
+@pytest.mark.parametrize("case", ["f16 on gfx90a", "dropout", "gradient of a mask of keys", "gradient of a mask of queries", "head_dim 136"])
 def test_no_matrix_cores(case):
     """Tests that calls without a fast kernel are left to PyTorch before anything runs."""
     dim = 136 if case == "head_dim 136" else 64
     inputs = tensors((1, 2, 9, dim), (1, 2, 9, dim), (1, 2, 9, dim), dtype=torch.float16)
-    mask = torch.zeros(9, 9, dtype=torch.float16, requires_grad=True) if case == "gradient of the mask" else None
+    shapes = {"gradient of a mask of keys": (1, 9), "gradient of a mask of queries": (2, 9, 1)}
+    mask = torch.zeros(shapes[case], dtype=torch.float16, requires_grad=True) if case in shapes else None
     quern.torch.disable()
     chip = "gfx90a" if case == "f16 on gfx90a" else "gfx942"
     with quern.torch.enable(f"sim:{chip}", fallback="error"), pytest.raises(NotImplementedError, match="allow_slow"):

@@ -80,8 +80,10 @@ def _has_fast_gradients(query, value, attn_mask, dropout_p, device):
         return False
     if arch.startswith("sm_"):
         return arch == "sm_90" and attn_mask is None
-    loses = query.dtype == torch.float16 and arch.startswith("gfx90a")
-    return not loses and not (attn_mask is not None and attn_mask.requires_grad)
+    if query.dtype == torch.float16 and arch.startswith("gfx90a"):
+        return False
+    is_summed = attn_mask is not None and (attn_mask.ndim < 2 or 1 in attn_mask.shape[-2:])  # over queries or keys
+    return not (is_summed and attn_mask.requires_grad)
 
 
 def _reason_of_gradients(query, key, value, attn_mask, dropout_p, device, allow_slow):
@@ -91,8 +93,8 @@ def _reason_of_gradients(query, key, value, attn_mask, dropout_p, device, allow_
             _has_fast_gradients(query, value, attn_mask, dropout_p, device):
         return None
     return "an argument requires a gradient, which quern computes slowly for this call; fast on AMD GPUs: float16 (not on gfx90a) " \
-           "and bfloat16, head_dim in multiples of 8 up to 128, no dropout, no gradient of attn_mask; on Hopper: the same without " \
-           "attn_mask; allow_slow=True takes it all the same"
+           "and bfloat16, head_dim in multiples of 8 up to 128, no dropout, no gradient of an attn_mask that repeats queries or keys; " \
+           "on Hopper: the same without attn_mask; allow_slow=True takes it all the same"
 
 
 # ---- the call
@@ -357,9 +359,10 @@ def enable(device=None, fallback="log", allow_slow=False):
               multiples of 8 up to 256, strides that no fast kernel takes. Else these calls go to PyTorch, too
 
     Calls that need gradients are quern's as well: on an AMD GPU f16 (not on gfx90a) and bf16, head dims in multiples of 8 up to 128,
-    without dropout and without a gradient of attn_mask; on Hopper the same without attn_mask; and others with allow_slow. If a query sees no key, its result is 0. An attn_mask
-    of any float dtype is added as it is. quern stands where FLASH_ATTENTION does: inside an sdpa_kernel without
-    FLASH_ATTENTION, PyTorch computes. The logger names graphs that torch.compile made before; they are made again.
+    without dropout and without a gradient of an attn_mask that repeats queries or keys; on Hopper the same without attn_mask; and others
+    with allow_slow. If a query sees no key, its result is 0. An attn_mask of any float dtype is added as it is. quern stands where
+    FLASH_ATTENTION does: inside an sdpa_kernel without FLASH_ATTENTION, PyTorch computes. The logger names graphs that torch.compile
+    made before; they are made again.
     quern uses PyTorch's registration of attention implementations if there is one
     (activate_flash_attention_impl("quern") does what enable() does), else it overrides the operator. Raises ValueError
     (device, fallback), LookupError (no such device).
