@@ -103,8 +103,8 @@ typedef struct qn_attention_args {
  *  Align:    element size
  *  Speed:    a GPU's matrix cores take q of f16, bf16 or FP8 with k and v of q's type or FP8; head
  *            dims that are multiples of 8 up to 256; rows that begin at multiples of 16 bytes (FP8:
- *            8); no dropout, no QN_POS_ROPE_LLAMA. All other problems run, slowly, on
- *            attention.gpu_any_128 or attention.gpu_any_512
+ *            8); dropout with k and v of q's type; no QN_POS_ROPE_LLAMA. All other problems run,
+ *            slowly, on attention.gpu_any_128 or attention.gpu_any_512
  *  Edge:     memory past a request's keys, and unused places of pages, may hold anything and reach
  *            no result. A key that causality, window or masks hide reaches no result if its v is
  *            finite (on some kernels a weight of 0 times an infinity is a NaN); its k may hold

@@ -101,6 +101,10 @@ qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
 /** Returns whether all rows of k or of its tail are whole runs of eight elements, each of them at a
  *  multiple of its size. attention_launch.c. */
 bool qni_attention_is_wide(const qk_attention_rows *k, uint32_t dim);
+/** Returns what qni_attention_tile_supports returns, for kernels that take no dropout.
+ *  attention_tile_launch.c. */
+bool qni_attention_plain_supports(const qni_variant *variant, const qn_device *device,
+                                  const void *problem, qni_reason *why);
 /** Returns whether the problem meets what all GPU kernels need, rows and head dims that they can
  *  count, and has head dims that the variant is for. */
 bool qni_attention_fits(const qni_variant *variant, const qni_attention_problem *p,

@@ -142,9 +142,9 @@ typedef struct qk_attention_args {
     uint32_t dropout_queries, dropout_quads; // queries; ceil(keys / 4)
     uint32_t has_dropout;
     int32_t dropout_threshold;
-    float dropout_scale;
-    float scale;    // of <q, k>, for natural logarithms, without q_scales and k_scales
-    float soft_cap; // 0: none
+    float dropout_scale; // 1 / (1 - p); without dropout 1
+    float scale;         // of <q, k>, for natural logarithms, without q_scales and k_scales
+    float soft_cap;      // 0: none
     float v_scale;
     float lse_unit; // lse is the base-2 log-sum-exp times this
 } qk_attention_args;

@@ -171,6 +171,10 @@ static const qni_attention_spec specs[] = {
     {DENSE, 1, {30}, {10}, HEADS(4, 2, 64), BF16, .has_sinks = true, .is_causal = true, .has_lse = true},
     {DENSE, 2, {12}, {43}, HEADS(4, 2, 64), BF16, .dropout = 0.5f, .has_lse = true, QUICK},
     {RAGGED, 2, {7, 3}, {40, 9}, HEADS(2, 1, 64), F16, .dropout = 0.1f, .is_causal = true},
+    {DENSE, 1, {40}, {90}, HEADS(2, 1, 72), F16, .dropout = 0.3f, .chunk = 33, .is_causal = true, .has_lse = true, QUICK},
+    {PAGED, 2, {3, 37}, {130, 77}, HEADS(4, 2, 136), BF16, .page = 16, .dropout = 0.999f, .has_sinks = true},
+    {DENSE, 2, {21}, {150}, HEADS(2, 1, 64), BF16, .dropout = 0.2f, .mask_kind = QK_MASK_F32, .cap = 30, .has_lse = true},
+    {DENSE, 1, {12}, {40}, HEADS(2, 1, 64), TYPES(QNI_BF16, QNI_E4M3FN, QNI_BF16), .dropout = 0.5f},
     // Scores near the least finite number.
     {DENSE, 1, {1}, {1}, HEADS(2, 1, 128), BF16, .values = QNI_CASE_LOW, .has_lse = true, QUICK},
     SOLE_KEYS(128, F16),

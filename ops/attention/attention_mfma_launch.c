@@ -45,7 +45,7 @@ bool qni_attention_mfma_supports(const qni_variant *variant, const qn_device *de
                                  const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
     const qk_attention_args *g = &p->args;
-    if (!qni_attention_tile_supports(variant, device, problem, why))
+    if (!qni_attention_plain_supports(variant, device, problem, why))
         return false;
     const uint32_t qk = variant->config.columns, vo = qk == 192 ? 128 : qk; // 192: MLA's prompts
     if (g->head_dim_qk != qk || g->head_dim_vo != vo)

@@ -81,15 +81,19 @@ QD_INLINE float mask_value(const qk_attention_args *g, const row_place *row, uin
     return qd_load1((int)dtype, element_at(dtype, g->mask, at));
 }
 
+/** Returns whether dropout keeps the weight of key j, from the words of its four keys. */
+QD_INLINE bool keeps(const qk_attention_args *g, const uint32_t words[4], uint32_t j) {
+    const uint32_t low = j & 1 ? words[1] : words[0], high = j & 1 ? words[3] : words[2];
+    return (int32_t)(j & 2 ? high : low) > g->dropout_threshold;
+}
+
 /** Returns a weight after dropout: 0, or the weight over 1 - p. */
 QD_INLINE float drop_out(const qk_attention_args *g, const row_place *row, uint32_t j,
                          float weight) {
-    uint32_t lanes[4];
+    uint32_t words[4];
     qk_philox(g->dropout_seed,
-              qk_attention_dropout_counter(g, row->request, row->head, row->query, j / 4), lanes);
-    const uint32_t low = j & 1 ? lanes[1] : lanes[0], high = j & 1 ? lanes[3] : lanes[2];
-    const int32_t lane = (int32_t)(j & 2 ? high : low);
-    return lane > g->dropout_threshold ? weight * g->dropout_scale : 0;
+              qk_attention_dropout_counter(g, row->request, row->head, row->query, j / 4), words);
+    return keeps(g, words, j) ? weight * g->dropout_scale : 0;
 }
 
 /** The factor of a row's sum of weighted values, and its base-2 log-sum-exp. `max` and `sum` are

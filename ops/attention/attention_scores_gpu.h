@@ -103,21 +103,24 @@ QD_INLINE float largest(const qd_mma_acc s[S_TILES], uint32_t own) {
     return qd_mma_max(top);
 }
 
+/** A row's weights of a tile: score i is number i, and two are a word. */
+typedef struct packed {
+    uint32_t words[FRAGMENTS][4];
+} packed;
+
 /** Turns a row's scores, times its `unit` of base 2, into weights. */
 QD_INLINE void weigh_row(row *r, const qd_mma_acc s[S_TILES], uint32_t own, float unit,
-                         qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+                         packed *weights) {
     const float base =
         __builtin_fmaxf(r->top, least); // no key seen yet: -infinity minus itself would be a NaN
     QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) {
-        uint32_t packed[4];
         QD_UNROLL for (uint32_t i = 0; i < 4; i++) {
             const uint32_t at = f * 8 + i * 2;
             const float a = qd_exp2(__builtin_fmaf(score(s, own, at), unit, -base));
             const float b = qd_exp2(__builtin_fmaf(score(s, own, at + 1), unit, -base));
             r->sum += a + b;
-            packed[i] = qd_round2(QK_F16, a, b);
+            weights->words[f][i] = qd_round2(QK_F16, a, b);
         }
-        weights[f][own] = qd_mma_from_results(packed);
     }
 }
 
@@ -141,8 +144,9 @@ QD_INLINE void round_far_scores(qd_mma_acc s[S_TILES], float units[QD_MMA_OWN],
         s[t] *= qd_mma_spread(factors);
 }
 
-QD_INLINE void weigh(wave *w, qd_mma_acc s[S_TILES], bool transforms,
-                     qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+/** Turns scores into weights. */
+QD_INLINE void weigh_rows(wave *w, qd_mma_acc s[S_TILES], bool transforms,
+                          packed weights[QD_MMA_OWN]) {
     float units[QD_MMA_OWN], tops[QD_MMA_OWN];
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
         units[i] = transforms ? 1 : w->rows[i].scale * log2_e;
@@ -154,7 +158,22 @@ QD_INLINE void weigh(wave *w, qd_mma_acc s[S_TILES], bool transforms,
         tops[i] -= HEADROOM;
     rise(w, tops);
     QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
-        weigh_row(&w->rows[i], s, i, units[i], weights);
+        weigh_row(&w->rows[i], s, i, units[i], &weights[i]);
+}
+
+/** Turns weights into operands of the product with v. */
+QD_INLINE void make_operands(const packed from[QD_MMA_OWN],
+                             qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) QD_UNROLL
+        for (uint32_t f = 0; f < FRAGMENTS; f++)
+            weights[f][i] = qd_mma_from_results(from[i].words[f]);
+}
+
+QD_INLINE void weigh(wave *w, qd_mma_acc s[S_TILES], bool transforms,
+                     qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    packed rows[QD_MMA_OWN];
+    weigh_rows(w, s, transforms, rows);
+    make_operands(rows, weights);
 }
 
 #endif

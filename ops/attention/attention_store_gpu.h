@@ -32,7 +32,7 @@ QD_INLINE void store_partial(const part *p, const wave *w, uint32_t own, float s
     const uint32_t row = r->query * g->group + r->head - p->kv_head * g->group;
     const int64_t at = qk_attention_partial(g, &p->request, p->chunk_begin, row, p->kv_head);
     char *o = (char *)(g->partial_o + at * g->head_dim_vo);
-    store_row(p, w, own, QD_F32, o, sum > 0 ? 1 / sum : 0);
+    store_row(p, w, own, QD_F32, o, sum > 0 ? g->dropout_scale / sum : 0);
     if (speaks_for(r))
         g->partial_lse[at] = r->top + qd_log2(sum);
 }
@@ -42,14 +42,15 @@ QD_INLINE void store_result(const part *p, const wave *w, uint32_t own, float su
     const row *r = &w->rows[own];
     const row_place place = place_of(p, r);
     const row_end end = finish_row(g, &place, r->top, sum);
+    const float factor = end.factor * g->dropout_scale;
     const int64_t at = o_offset(g, &place);
     char *o = g->o;
     if (g->dtype_o == QD_F32)
-        store_row(p, w, own, QD_F32, o + at * 4, end.factor);
+        store_row(p, w, own, QD_F32, o + at * 4, factor);
     else if (g->dtype_o == QD_F16)
-        store_row(p, w, own, QD_F16, o + at * 2, end.factor);
+        store_row(p, w, own, QD_F16, o + at * 2, factor);
     else
-        store_row(p, w, own, QD_BF16, o + at * 2, end.factor);
+        store_row(p, w, own, QD_BF16, o + at * 2, factor);
     if (speaks_for(r))
         store_lse(g, &place, end.lse);
 }

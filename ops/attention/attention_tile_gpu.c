@@ -3,9 +3,9 @@
 // bf16, and of FP8 caches.
 //
 // Needs     wave matrix instructions of 16-bit kinds; k and v of q's kind, or with QK_FP8 of any
-//           FP8 kind, then in the image of bf16 q of e4m3fn, e5m2 or the target's usual kind as
-//           well; head dims that are multiples of 8, at most QK_D; rows that begin at multiples of
-//           eight elements, 16 bytes or of FP8 8
+//           FP8 kind and no dropout, then in the image of bf16 q of e4m3fn, e5m2 or the target's
+//           usual kind as well; head dims that are multiples of 8, at most QK_D; rows that begin at
+//           multiples of eight elements, 16 bytes or of FP8 8
 // Tile      QK_TILE keys by the rows of 256 threads' waves, of which each, or QK_SLICES of them
 //           together, own QD_MMA_COLUMNS: 128 rows, of QK_D = 256 fewer where there are slices
 // Launch    256 threads; as many workgroups as there are work items and heads of k, or fewer
@@ -20,8 +20,8 @@
 //           next k, meet; o. A row's sum and o are scaled anew only when its maximum has risen by
 //           more than RISE: weights stay below 2^(RISE + HEADROOM), and each row decides for
 //           itself, so that bits do not depend on its neighbours
+#include "attention_dropout_gpu.h"
 #include "attention_kv_gpu.h"
-#include "attention_scores_gpu.h"
 #include "attention_store_gpu.h"
 
 // ---- scores
@@ -55,13 +55,19 @@ QD_INLINE void multiply_values(wave *w, const qd_mma_operand p[FRAGMENTS][QD_MMA
 /** Turns the tile of k in LDS into weights. */
 QD_INLINE void take_keys(const part *p, wave *w, uint32_t begin,
                          qd_mma_operand weights[FRAGMENTS][QD_MMA_OWN]) {
+    // Asked for early, as no scalar register is left to keep it in.
+    const bool drops = !QK_FP8 && reread(p->args)->has_dropout;
     qd_mma_acc s[S_TILES];
     multiply_keys(w, s);
     if (p->transforms)
         transform_all(p, w, begin, s);
     if (begin < w->all_first || begin + TILE > w->all_end)
         hide(w, begin, s);
-    weigh(w, s, p->transforms, weights);
+    packed rows[QD_MMA_OWN];
+    weigh_rows(w, s, p->transforms, rows);
+    if (drops)
+        drop_weights(p, w, begin, rows);
+    make_operands(rows, weights);
 }
 
 // ---- the kernel

@@ -86,8 +86,11 @@ bool qni_attention_tile_supports(const qni_variant *variant, const qn_device *de
                                  const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
     const qk_attention_args *g = &p->args;
-    if (g->has_dropout)
-        return qni_no(why, "dropout_p is not 0; taken: 0");
+    if (g->has_dropout && qni_is_fp8(p->dtype_kv))
+        return qni_no(why,
+                      "dropout_p is not 0, and k and v are %s; taken: 0, or k and v of f16 or "
+                      "bf16",
+                      qni_dtype_name(p->dtype_kv));
     if (g->pos_encoding == QK_POS_ROPE)
         return qni_no(why, "pos_encoding is QN_POS_ROPE_LLAMA; taken: none, ALiBi (qn_apply_rope "
                            "rotates q and k before)");
@@ -96,13 +99,21 @@ bool qni_attention_tile_supports(const qni_variant *variant, const qn_device *de
            is_for_types(variant, p, why) && qni_attention_fits(variant, p, why);
 }
 
+bool qni_attention_plain_supports(const qni_variant *variant, const qn_device *device,
+                                  const void *problem, qni_reason *why) {
+    const qni_attention_problem *p = problem;
+    if (p->args.has_dropout)
+        return qni_no(why, "dropout_p is not 0; taken: 0");
+    return qni_attention_tile_supports(variant, device, problem, why);
+}
+
 /** Takes requests of few rows. The kernel's bits differ from the tile's, so a request must get one
  *  kernel in any batch; and if a query must have equal bits in any request, these kernels are not
  *  used. */
 bool qni_attention_decode_supports(const qni_variant *variant, const qn_device *device,
                                    const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
-    if (!qni_attention_tile_supports(variant, device, problem, why))
+    if (!qni_attention_plain_supports(variant, device, problem, why))
         return false;
     if (p->has_more_rows)
         return qni_no(why, "a request has more than %d rows", QK_ATTENTION_FEW_ROWS);

@@ -37,7 +37,7 @@ bool qni_mla_tile_supports(const qni_variant *variant, const qn_device *device, 
         return qni_no(why, "the cache has scales of groups; taken: none");
     if (p->tail.dim % 8 != 0)
         return qni_no(why, "rope_dim is %u; taken: multiples of 8", p->tail.dim);
-    return qni_attention_tile_supports(variant, device, problem, why);
+    return qni_attention_plain_supports(variant, device, problem, why);
 }
 
 /** Returns whether CDNA's own kernels take the problem, but for its rows. */
@@ -48,7 +48,7 @@ static bool takes_full_size(const qni_variant *variant, const qn_device *device,
         return qni_no(why, "the cache has scales of groups; taken: none");
     if (q != QNI_BF16 && q != codes)
         return qni_no(why, "q is %s; taken: bf16, %s", qni_dtype_name(q), qni_dtype_name(codes));
-    if (!qni_attention_tile_supports(variant, device, p, why))
+    if (!qni_attention_plain_supports(variant, device, p, why))
         return false;
     if (qni_is_fp8(kv) && kv != codes)
         return qni_no(why, "the cache is %s; taken: bf16, %s", qni_dtype_name(kv),

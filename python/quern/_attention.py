@@ -300,8 +300,8 @@ def attention(q: Array, k: Array, v: Array, *, layout: Layout = "NHD", plan: Att
                   new one if it is returned
     workspace     u8 of plan.workspace_bytes at least; None: made as needed
 
-    A query that sees no key gives zeros. On a GPU a slow kernel takes dropout, rope_llama, q of f32, and a head_dim that is no
-    multiple of 8 or above 256; QUERN_LOG=kernel prints that. Raises ValueError (shape, stride, overlap, numbers, words, masks
+    A query that sees no key gives zeros. On a GPU a slow kernel takes rope_llama, q of f32, dropout with k of FP8, and a head_dim
+    that is no multiple of 8 or above 256; QUERN_LOG=kernel prints that. Raises ValueError (shape, stride, overlap, numbers, words, masks
     that exclude each other, a plan for other arrays, indices), NotImplementedError (dtype, head_dim above 512, "alibi" with
     logits_soft_cap, device), TypeError (no array, no number); nothing is written then.
 

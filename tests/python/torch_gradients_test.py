@@ -163,7 +163,27 @@ def test_mask_on_matrix_cores():
     assert_close([mask.grad, *(x.grad for x in inputs)], [wide_mask.grad, *(x.grad for x in wide)], torch.bfloat16)
 
 
-@pytest.mark.parametrize("case", ["f16 on gfx90a", "dropout", "gradient of a mask of keys", "gradient of a mask of queries", "head_dim 136"])
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1151"])
+def test_dropout_on_matrix_cores(chip):
+    """Tests that both passes drop the same weights, and keep about as many as they should."""
+    q, k, v = tensors((1, 2, 40, 64), (1, 2, 64, 64), (1, 2, 64, 64), dtype=torch.float16)
+    quern.torch.disable()
+    with quern.torch.enable(f"sim:{chip}", fallback="error") as there:
+        torch.manual_seed(5)
+        weights = attention(q, k, torch.eye(64, dtype=torch.float16).expand(1, 2, 64, 64), dropout_p=0.25).detach().double()
+        torch.manual_seed(5)
+        out = attention(q, k, v, dropout_p=0.25)
+        d_out = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).half()
+        out.backward(d_out)
+    assert there.calls == {"attention.gpu_tile_64_f16": 2, "attention_backward.gpu_tile_64_f16": 1}
+    # each pass rounds a weight, and its result, to f16; the least weight that f16 holds is 2^-24
+    turned, steps = weights.transpose(-1, -2), 4 * 2.0**-11
+    bound = steps * turned @ d_out.double().abs() + 2.0**-24 * d_out.double().abs().sum(-2, keepdim=True) + 2.0**-24
+    assert ((v.grad.double() - turned @ d_out.double()).abs() <= bound).all()
+    assert 0.2 < (weights == 0).double().mean() < 0.3  # of 5120: 8 standard deviations to either side
+
+
+@pytest.mark.parametrize("case", ["f16 on gfx90a", "gradient of a mask of keys", "gradient of a mask of queries", "head_dim 136"])
 def test_no_matrix_cores(case):
     """Tests that calls without a fast kernel are left to PyTorch before anything runs."""
     dim = 136 if case == "head_dim 136" else 64
@@ -173,4 +193,4 @@ def test_no_matrix_cores(case):
     quern.torch.disable()
     chip = "gfx90a" if case == "f16 on gfx90a" else "gfx942"
     with quern.torch.enable(f"sim:{chip}", fallback="error"), pytest.raises(NotImplementedError, match="allow_slow"):
-        attention(*inputs, attn_mask=mask, dropout_p=0.5 if case == "dropout" else 0)
+        attention(*inputs, attn_mask=mask)

@@ -126,7 +126,7 @@ bool qni_attention_batch_supports(const qni_variant *variant, const qn_device *d
                                   const void *problem, qni_reason *why) {
     const qni_attention_problem *p = problem;
     qni_tensor_map maps[NUM_MAPS];
-    if (!qni_attention_tile_supports(variant, device, problem, why) ||
+    if (!qni_attention_plain_supports(variant, device, problem, why) ||
         !qni_attention_takes_codes(p, why) || !takes_scores(&p->args, why) ||
         !takes_requests(p, why) || !takes_head_dims(variant, p, why) ||
         !takes_pages("k", p, &p->args.k, why) || !takes_pages("v", p, &p->args.v, why) ||

@@ -76,10 +76,10 @@ def _has_fast_gradients(query, value, attn_mask, dropout_p, device):
     backend = "hip" if torch.version.hip else "cuda"
     arch = _tensor.device(device or f"{backend}:{query.device.index or 0}").arch
     fits = all(dim % 8 == 0 and dim <= 128 for dim in (query.shape[-1], value.shape[-1]))
-    if query.dtype == torch.float32 or not fits or dropout_p != 0:
+    if query.dtype == torch.float32 or not fits:
         return False
     if arch.startswith("sm_"):
-        return arch == "sm_90" and attn_mask is None
+        return arch == "sm_90" and attn_mask is None and dropout_p == 0
     if query.dtype == torch.float16 and arch.startswith("gfx90a"):
         return False
     is_summed = attn_mask is not None and (attn_mask.ndim < 2 or 1 in attn_mask.shape[-2:])  # over queries or keys
@@ -93,8 +93,8 @@ def _reason_of_gradients(query, key, value, attn_mask, dropout_p, device, allow_
             _has_fast_gradients(query, value, attn_mask, dropout_p, device):
         return None
     return "an argument requires a gradient, which quern computes slowly for this call; fast on AMD GPUs: float16 (not on gfx90a) " \
-           "and bfloat16, head_dim in multiples of 8 up to 128, no dropout, no gradient of an attn_mask that repeats queries or keys; " \
-           "on Hopper: the same without attn_mask; allow_slow=True takes it all the same"
+           "and bfloat16, head_dim in multiples of 8 up to 128, no gradient of an attn_mask that repeats queries or keys; " \
+           "on Hopper: the same without attn_mask and dropout; allow_slow=True takes it all the same"
 
 
 # ---- the call
