@@ -21,15 +21,23 @@
             qd_ask_for_code((uint64_t)(uintptr_t)&name);                                           \
     } while (0)
 enum { QD_XCDS = 8 };
+/** Asks again for the code from here on, in every workgroup: data that went by since have driven it
+ *  out. The workgroup's waves must meet behind this. */
+#define QD_ASK_FOR_CODE_AGAIN(name)                                                                \
+    do {                                                                                           \
+        if (qd_wave() == 0)                                                                        \
+            qd_ask_for_code((uint64_t)(uintptr_t)&name);                                           \
+    } while (0)
 
-/** Asks for the code from here to `end`, up to 24 KiB, a line for each lane, and waits until it is
+/** Asks for the code from here to `end`, up to 32 KiB, a line for each lane, and waits until it is
  *  there. One wave of the first workgroup of each XCD does so: QD_XCDS are the most that there are,
  *  and workgroups go to them in turn. Others find its lines. */
 QD_INLINE void qd_ask_for_code(uint64_t end) {
-    enum { LINE = 128, STEPS = 24576 / (QD_WAVE * LINE) };
+    enum { LINE = 128, STEPS = 32768 / (QD_WAVE * LINE) };
     typedef const __attribute__((address_space(1))) uint32_t *code;
-    const uint64_t begin = (uint64_t)__builtin_amdgcn_s_getpc();
+    uint64_t begin; // the builtin may be computed once for two places, or twice for one
     uint32_t words = 0;
+    asm volatile("s_getpc_b64 %0" : "=s"(begin));
     if (end - begin > UINT32_MAX) // the end stands elsewhere
         return;
     QD_UNROLL for (uint32_t i = 0; i < STEPS; i++) {
@@ -41,6 +49,7 @@ QD_INLINE void qd_ask_for_code(uint64_t end) {
 #else
 #define QD_CODE_END(name)
 #define QD_ASK_FOR_CODE(name) ((void)0) // NVIDIA's code cannot be read
+#define QD_ASK_FOR_CODE_AGAIN(name) ((void)0)
 #endif
 
 #endif

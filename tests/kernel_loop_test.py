@@ -326,7 +326,8 @@ def test_attention_multiplies_all_the_time(image, target, matrix, copies):
 # gfx90a has no instructions for FP8: the masks and constants that take its codes apart crowd the strides of a page out. A
 # tile of 32 keys pays 3 of its 2895 instructions for it, beside 64 matrix instructions of 64 cycles each.
 LANE_MOVES = {("attention_64_bf16_fp8", "gfx90a"): 2, ("attention_128_bf16_fp8", "gfx90a"): 3,
-              ("attention_128_f16_fp8", "gfx90a"): 2, ("attention_256_bf16_fp8", "gfx90a"): 1}
+              ("attention_128_f16_fp8", "gfx90a"): 2, ("attention_256_bf16_fp8", "gfx90a"): 1,
+              ("attention_decode_bf16_fp8", "gfx90a"): 1}
 LANE_MOVES |= {(f"gemm_rows_{tile}{form}", "gfx942"): 8 for tile in ("16x32", "32x64") for form in ("", "_full")}
 LANE_MOVES |= {(f"gemm_flat_rows_{tile}", "gfx942"): 8 for tile in ("16x32", "32x64")}
 IMAGE_LINE = re.compile(r'^QN_IMAGE\((\w+), *"[^"]+", *"[^"]+", *"[^"]*"(?:, *"([^"]+)")?\)', re.M)

@@ -56,11 +56,24 @@ typedef struct tile {
     run v[FRAGMENTS][FRAGMENT_KEYS];
 } tile;
 
-/** The pages of the next tile's keys, and the end of the keys that are loaded. */
+/** k or v, in bytes: where a kv head begins, from page to page or batch to batch, from key to
+ *  key. */
+typedef struct source {
+    int64_t head, page, key;
+} source;
+
+/** What a lane finds places of keys with. */
 typedef struct loader {
-    int32_t pages[PLACE_LOADS];
-    uint32_t end;
+    source from[PLACE_LOADS];
+    const int32_t *indices;                     // of the request's pages; null: there are none
+    uint32_t first;                             // without pages: of the request's keys
+    uint32_t page_size, page_factor, page_bits; // qk_attention_page_of
+    int32_t pages[PLACE_LOADS];                 // of the next tile's keys; without: the batch
+    uint32_t end;                               // of the keys that are loaded
 } loader;
+
+/** Tiles of 16 bits leave no registers for sources, which are then found for each tile anew. */
+constexpr bool keeps_sources = QK_FP8;
 
 /** Keeps a conversion from beginning before the product of the last one, if registers are few. */
 QD_INLINE void pin(void) {
@@ -71,21 +84,8 @@ QD_INLINE void pin(void) {
 // ---- from memory
 
 /** Where a wave's keys and values lie, in bytes from k's and v's beginning. */
-[[clang::loader_uninitialized]] static QD_LDS int64_t places[WAVES][2][TILE];
-
-/** Returns the key whose place a lane finds; keys past the end repeat the last one. */
-QD_INLINE uint32_t key_of_place(const loader *l, uint32_t begin, uint32_t i) {
-    return qd_min(begin + (i * QD_WAVE + qd_opaque(qd_lane())) % TILE, l->end - 1);
-}
-
-/** Starts loading the pages of a tile's keys. */
-QD_INLINE void ask_pages(const part *p, loader *l, uint32_t begin) {
-    const qk_attention_args *g = reread(p->args);
-    QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++)
-        if (g->kv_indices)
-            l->pages[i] = g->kv_indices[p->request.kv_begin +
-                                        (int32_t)(key_of_place(l, begin, i) / g->page_size)];
-}
+[[clang::loader_uninitialized]] static QD_LDS int64_t places[WAVES][2][TILE]
+    __attribute__((aligned(16)));
 
 /** Returns k's or v's number, of which each lane wants one. They are loaded as what they are, equal
  *  in all lanes: vector loads would have to wait for the values that are on their way. */
@@ -94,41 +94,89 @@ QD_INLINE int64_t either(bool is_v, int64_t of_v, int64_t of_k) {
     return is_v ? of_v : of_k;
 }
 
+QD_INLINE source make_source(const part *p, bool is_v) {
+    const qk_attention_args *g = reread(p->args);
+    return (source){p->kv_head * either(is_v, g->v.head, g->k.head) * KV_BYTES,
+                    either(is_v, g->v.block, g->k.block) * KV_BYTES,
+                    either(is_v, g->v.token, g->k.token) * KV_BYTES};
+}
+
+/** Returns what all lanes have in common, in scalar registers or, where vector registers are left,
+ *  in these. */
+QD_INLINE uint32_t each_lane(uint32_t x) {
+    return keeps_sources ? qd_opaque(x) : x;
+}
+
+QD_INLINE loader make_loader(const part *p) {
+    const qk_attention_decode_args *args = (const qk_attention_decode_args *)reread(p->args);
+    const qk_attention_args *g = &args->common;
+    loader l = {.indices = g->kv_indices ? g->kv_indices + p->request.kv_begin : nullptr,
+                .first = each_lane(g->kv_indices ? 0 : (uint32_t)p->request.kv_begin),
+                .page_size = each_lane(g->page_size),
+                .page_factor = each_lane(args->page_factor),
+                .page_bits = each_lane(args->page_bits)};
+    QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++) {
+        l.pages[i] = (int32_t)p->index;
+        l.from[i] = make_source(p, i * QD_WAVE + qd_lane() >= TILE);
+    }
+    return l;
+}
+
+/** Returns the key whose place a lane finds; keys past the end repeat the last one. */
+QD_INLINE uint32_t key_of_place(const loader *l, uint32_t begin, uint32_t i) {
+    return qd_min(begin + (i * QD_WAVE + qd_opaque(qd_lane())) % TILE, l->end - 1);
+}
+
+QD_INLINE uint32_t page_of(const loader *l, uint32_t key) {
+    return qk_attention_page_of(key, l->page_factor, l->page_bits);
+}
+
+/** Starts loading the pages of a tile's keys. */
+QD_INLINE void ask_pages(loader *l, uint32_t begin) {
+    QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++)
+        if (l->indices)
+            l->pages[i] = l->indices[page_of(l, key_of_place(l, begin, i))];
+}
+
 /** Writes where the keys and values of a tile lie, whose pages are known. */
 QD_INLINE void put_places(const part *p, const loader *l, uint32_t begin) {
-    const qk_attention_args *g = reread(p->args);
     qd_wave_barrier(); // all lanes have read the last tile's places
     QD_UNROLL for (uint32_t i = 0; i < PLACE_LOADS; i++) {
         const uint32_t at = i * QD_WAVE + qd_opaque(qd_lane()), key = key_of_place(l, begin, i);
-        const bool is_v = at >= TILE;
-        const int64_t in = g->kv_indices ? l->pages[i] : (int64_t)p->index;
-        const uint32_t slot = g->kv_indices ? key % g->page_size : p->request.kv_begin + key;
-        const int64_t place = in * either(is_v, g->v.block, g->k.block) +
-                              slot * either(is_v, g->v.token, g->k.token) +
-                              p->kv_head * either(is_v, g->v.head, g->k.head);
+        const uint32_t slot = l->first + key - page_of(l, key) * l->page_size;
+        const source s = keeps_sources ? l->from[i] : make_source(p, at >= TILE);
         if (at < 2 * TILE)
-            places[qd_opaque(qd_wave())][is_v][at % TILE] = place * KV_BYTES;
+            places[qd_opaque(qd_wave())][at / TILE][at % TILE] =
+                s.head + l->pages[i] * s.page + slot * s.key;
     }
     qd_wave_barrier();
 }
 
-/** Starts loading a lane's pieces of a key. Those past the end of a head repeat its last piece. */
+/** Starts loading a lane's pieces of a key. Those past the end of a head repeat its last piece; the
+ *  pin keeps the compiler from choosing between both addresses of each piece. */
 QD_INLINE void fetch_key(const char *k, uint32_t pieces, kv_piece to[K_STEPS][K_PIECES]) {
     const kv_piece *first = (const kv_piece *)k + qd_mma_piece(0, 0);
-    QD_UNROLL for (uint32_t c = 0; c < K_STEPS; c++) QD_UNROLL
-        for (uint32_t i = 0; i < K_PIECES; i++)
-            to[c][i] = pieces == D / 8
-                           ? first[c * (QD_MMA_K / 8) + i]
-                           : ((const kv_piece *)k)[qd_min(qd_mma_piece(c, i), pieces - 1)];
+    if (pieces == D / 8) {
+        QD_UNROLL for (uint32_t n = 0; n < K_STEPS * K_PIECES; n++)
+            to[n / K_PIECES][n % K_PIECES] = first[n / K_PIECES * (QD_MMA_K / 8) + n % K_PIECES];
+        return;
+    }
+    qd_pin();
+    QD_UNROLL for (uint32_t n = 0; n < K_STEPS * K_PIECES; n++) {
+        const uint32_t piece = qd_mma_piece(n / K_PIECES, n % K_PIECES);
+        to[n / K_PIECES][n % K_PIECES] = ((const kv_piece *)k)[qd_min(piece, pieces - 1)];
+    }
 }
 
 /** Starts loading keys. */
 QD_INLINE void fetch_keys(const part *p, tile *t) {
     const qk_attention_args *g = reread(p->args);
-    const char *data = g->k.data;
+    const QD_LDS int64_t *from = places[qd_opaque(qd_wave())][0] + qd_mma_line();
+    int64_t at[S_TILES]; // all are read before the first is used, as LDS is far
     QD_UNROLL for (uint32_t s = 0; s < S_TILES; s++)
-        fetch_key(data + places[qd_opaque(qd_wave())][0][s * QD_MMA_ROWS + qd_mma_line()],
-                  g->head_dim_qk / 8, t->k[s]);
+        at[s] = from[s * QD_MMA_ROWS];
+    QD_UNROLL for (uint32_t s = 0; s < S_TILES; s++)
+        fetch_key((const char *)g->k.data + at[s], g->head_dim_qk / 8, t->k[s]);
 }
 
 /** Returns which key of a tile is number `of` in fragment f of the values that this lane has, in
@@ -142,16 +190,23 @@ QD_INLINE uint32_t value_key(uint32_t f, uint32_t of) {
 QD_INLINE void fetch_values(const part *p, tile *t) {
     const qk_attention_args *g = reread(p->args);
     const char *data = g->v.data;
+    // Keys whose places are read before one is used, as LDS is far. Of 16 bits memory has enough to
+    // do without, and registers are few.
+    enum { AT_ONCE = QK_FP8 ? 4 : 1 };
     QD_UNROLL for (uint32_t i = 0; i < RUN_PIECES; i++) {
         const uint32_t d =
             qd_min(RUN * qd_opaque(qd_mma_line()) + i * PIECE, g->head_dim_vo - PIECE);
-        QD_UNROLL for (uint32_t f = 0; f < FRAGMENTS; f++) QD_UNROLL
-            for (uint32_t key = 0; key < FRAGMENT_KEYS; key++) {
-                const char *v =
-                    data + places[qd_opaque(qd_wave())][1][value_key(f, key)] + d * KV_BYTES;
-                __builtin_memcpy(t->v[f][key].words[i], __builtin_assume_aligned(v, PIECE_BYTES),
-                                 PIECE_BYTES);
-            }
+        QD_UNROLL for (uint32_t n = 0; n < FRAGMENTS * FRAGMENT_KEYS; n += AT_ONCE) {
+            const QD_LDS int64_t *from = places[qd_opaque(qd_wave())][1];
+            int64_t at[AT_ONCE];
+            QD_UNROLL for (uint32_t key = 0; key < AT_ONCE; key++)
+                at[key] = from[value_key(n / FRAGMENT_KEYS, n % FRAGMENT_KEYS + key)];
+            QD_UNROLL for (uint32_t key = 0; key < AT_ONCE; key++)
+                __builtin_memcpy(
+                    t->v[n / FRAGMENT_KEYS][n % FRAGMENT_KEYS + key].words[i],
+                    __builtin_assume_aligned(data + at[key] + d * KV_BYTES, PIECE_BYTES),
+                    PIECE_BYTES);
+        }
     }
 }
 
@@ -169,6 +224,15 @@ QD_INLINE void put_queries(const wave *w) {
     }
     if (is_tight)
         qd_barrier();
+}
+
+/** Waits for queries, so that no tile does, which would wait for the next tile's keys, too. */
+QD_INLINE void await_queries(wave *w) {
+    QD_UNROLL for (uint32_t c = 0; !is_tight && c < K_STEPS; c++) {
+        QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) QD_UNROLL
+            for (uint32_t n = 0; n < WORDS; n++)
+                w->q[c][i][n] = qd_opaque(w->q[c][i][n]);
+    }
 }
 
 QD_INLINE void get_queries(const wave *w, uint32_t c, qd_mma_operand q[QD_MMA_OWN]) {
@@ -245,7 +309,7 @@ QD_INLINE void take_tile(const part *p, wave *w, loader *l, tile *t, uint32_t be
     multiply_keys(w, t, s);
     if (!is_tight) {
         put_places(p, l, next);
-        ask_pages(p, l, next + STRIDE_KEYS);
+        ask_pages(l, next + STRIDE_KEYS);
         fetch_keys(p, t);
     }
     if (p->transforms)
@@ -412,16 +476,21 @@ QD_INLINE uint32_t first_tile(const part *p, const wave *w) {
 /** Starts loading the tile at `begin`, whose pages are known, and the pages of the next. */
 QD_INLINE void begin_tile(const part *p, loader *l, tile *t, uint32_t begin) {
     put_places(p, l, begin);
-    ask_pages(p, l, begin + STRIDE_KEYS);
+    ask_pages(l, begin + STRIDE_KEYS);
     fetch_keys(p, t);
     if (!is_tight)
         fetch_values(p, t);
 }
 
-/** Starts the rows of a chunk. */
+/** Starts the rows of a chunk. Their scales are loaded once for all chunks: a wait for them would
+ *  be one for the keys of the next chunk, too. */
 QD_INLINE void start_rows(const part *p, wave *w) {
-    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
-        w->rows[i] = make_row(p, qd_mma_column(i));
+    QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+        row *r = &w->rows[i];
+        r->top = -__builtin_inff();
+        r->sum = 0;
+        r->end = r->exists ? end_key(p, qd_mma_column(i)) : 0;
+    }
     QD_UNROLL for (uint32_t n = 0; n < O_TILES; n++)
         w->o[n] = 0;
 }
@@ -442,17 +511,24 @@ QD_INLINE void take_chunk(const part *p, walk *x, uint32_t chunk) {
     find_keys(p, &x->w, 0);
     uint32_t tile = first_tile(p, &x->w);
     const bool begins = tile < x->w.any_end && tile != x->ahead;
-    if (begins)
-        ask_pages(p, &x->l, tile);
-    start_rows(p, &x->w);
     if (chunk == 0) {
-        QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++)
+        if (begins)
+            ask_pages(&x->l, tile);
+        QD_UNROLL for (uint32_t i = 0; i < QD_MMA_OWN; i++) {
+            x->w.rows[i] = make_row(p, qd_mma_column(i));
             load_query(p, &x->w, i);
+        }
         put_queries(&x->w);
+        await_queries(&x->w);
     }
-    if (begins && !is_tight) {
-        begin_tile(p, &x->l, &x->t, tile);
-        x->ahead = tile;
+    start_rows(p, &x->w);
+    if (begins) {
+        if (chunk > 0)
+            ask_pages(&x->l, tile);
+        if (!is_tight) {
+            begin_tile(p, &x->l, &x->t, tile);
+            x->ahead = tile;
+        }
     }
     for (; tile < x->w.any_end; tile += STRIDE_KEYS) {
         if (is_tight)
@@ -469,7 +545,9 @@ QD_INLINE void take_work(const qk_attention_decode_args *args, const qk_attentio
                          uint32_t kv_head) {
     part p = make_part(&args->common, work, kv_head);
     const bool flows = !is_tight && (uint32_t)p.request.kv_chunk % STRIDE_KEYS == 0;
-    walk x = {.ahead = nothing};
+    walk x; // its tile begins as whatever is in the registers
+    x.l = make_loader(&p);
+    x.ahead = nothing;
     uint32_t chunk = 0;
     do {
         p.chunk_end = qk_attention_next_chunk(&p.request, p.chunk_begin, work->kv_end);
@@ -507,6 +585,8 @@ QD_INLINE qk_attention_work find_work(const qk_attention_decode_args *args, uint
     return uniform_work(args->is_whole ? whole_work(g, index) : qk_attention_find(g, index));
 }
 
+static void code_end(void);
+
 /** Merges a request's chunks, which workgroup `id`, this one, has stored. */
 QD_INLINE void merge(const qk_attention_decode_args *args, uint32_t id) {
     uint32_t kv_head;
@@ -514,11 +594,10 @@ QD_INLINE void merge(const qk_attention_decode_args *args, uint32_t id) {
     const qk_attention_args *g = reread(&args->common);
     if (qk_attention_get_request(g, work.request).partial_begin < 0)
         return;
+    QD_ASK_FOR_CODE_AGAIN(code_end);
     __gpu_sync_threads(); // all waves' partial results are in memory
     merge_work(g, &work, kv_head, 0, 1);
 }
-
-static void code_end(void);
 
 QD_WAVES_PER_EU(QK_MIN_WAVES, QK_MAX_WAVES)
 QD_KERNEL(THREADS) qk_attention_decode(qk_attention_decode_args args) {

@@ -159,6 +159,7 @@ qn_status qni_attention_decode(const qni_variant *variant, qn_stream *stream, co
     const qni_attention_problem *p = problem;
     qk_attention_decode_args args = {.common = p->args, .is_whole = fills_with_requests(stream, p)};
     args.common.q_tile = variant->config.rows;
+    qk_attention_find_page_factor(p->args.page_size, &args.page_factor, &args.page_bits);
     if (!args.is_whole)
         return qni_attention_launch(variant, stream, p, &args.common, sizeof args);
     args.merges = !p->is_merged_later;

@@ -4,6 +4,7 @@
 // have workgroups of their own and a merge that follows.
 #include "../../runtime/testing.h"
 #include "attention_case.h"
+#include "attention_decode_abi.h"
 
 #include <unistd.h>
 
@@ -160,8 +161,26 @@ static void test_launches(void **) {
     assert_false(is_merged_apart(MANY));
 }
 
+/** Division by a factor is exact for each page size and each key, next to multiples above all. */
+static void test_pages(void **) {
+    for (uint64_t size = 1; size <= INT32_MAX; size += 1 + size / 7) {
+        uint32_t factor, bits;
+        qk_attention_find_page_factor((uint32_t)size, &factor, &bits);
+        for (uint64_t key = 0; key <= INT32_MAX; key += 1 + key / 5) {
+            const uint64_t multiple = key / size * size;
+            const uint64_t keys[] = {key, multiple, multiple > 0 ? multiple - 1 : 0, INT32_MAX};
+            for (int i = 0; i < 4; i++)
+                assert_int_equal(qk_attention_page_of((uint32_t)keys[i], factor, bits),
+                                 keys[i] / size);
+        }
+    }
+    uint32_t factor, bits;
+    qk_attention_find_page_factor(0, &factor, &bits);
+    assert_int_equal(qk_attention_page_of(INT32_MAX, factor, bits), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pages), cmocka_unit_test(test_bits),
                                        cmocka_unit_test(test_launches)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
