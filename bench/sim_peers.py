@@ -10,6 +10,7 @@
     python bench/sim_peers.py --prepared FOLDER                               these, where there is no clone and no Triton
     python bench/sim_peers.py --chip gfx1151 --types bf16                     a Strix Halo, without AITER's side
     python bench/sim_peers.py --chip gfx950 --types bf16 --alone              quern alone on an MI355X
+    python bench/sim_peers.py --types bf16 --layout nn --alone                weights as [k, n]
 
 CLONE is a clone of github.com/ROCm/aiter that has the commit of sim/clock/calibration/objects.py. Times are modelled
 (docs/clock.md): with the board's limit of power, and without it. Each launch reads tensors that no launch read before, after one
@@ -104,14 +105,17 @@ class _Tensor(ctypes.Structure):  # DLPack's DLManagedTensor
                 ("deleter", ctypes.c_void_p)]
 
 
-class Turned:
-    """A matrix of f32 whose transpose is a Tensor."""
+KINDS = {"f32": (2, 32), "bf16": (4, 16)}  # DLPack's
 
-    def __init__(self, tensor):
+
+class Turned:
+    """A matrix of f32 or bf16 whose transpose is a Tensor."""
+
+    def __init__(self, tensor, dtype="f32"):
         self.tensor, (rows, columns) = tensor, tensor.shape
         self.sizes, self.steps = (ctypes.c_int64 * 2)(columns, rows), (ctypes.c_int64 * 2)(1, columns)
         device = (ctypes.c_int32 * 2)(*tensor.__dlpack_device__())
-        self.form = _Tensor(tensor.data_ptr(), device, 2, 2, 32, 1, self.sizes, self.steps)
+        self.form = _Tensor(tensor.data_ptr(), device, 2, *KINDS[dtype], 1, self.sizes, self.steps)
 
     def __dlpack_device__(self):
         return self.tensor.__dlpack_device__()
@@ -122,14 +126,17 @@ class Turned:
         return make(ctypes.addressof(self.form), b"dltensor", None)
 
 
-def quern_side(quern, clock, kind, m, n, k):
-    """Returns the times of quern's product, and the kernel's name."""
+def quern_side(quern, clock, kind, layout, m, n, k):
+    """Returns the times of quern's product."""
     def new(shape, dtype):
         return quern.empty(shape, dtype, f"sim:{clock.chip}")
 
+    def operand(rows, is_turned):
+        return Turned(new((k, rows), "bf16"), "bf16") if is_turned else new((rows, k), "bf16")
+
     def make():
         if kind == "bf16":
-            d, a, b = new((m, n), "bf16"), new((m, k), "bf16"), new((n, k), "bf16")
+            d, a, b = new((m, n), "bf16"), operand(m, layout[0] == "t"), operand(n, layout[1] == "n")
             return lambda: quern.gemm(a, b, out=d)
         blocks, across = math.ceil(k / 128), math.ceil(n / 128)
         d, a = new((m, n), "bf16"), new((m, k), "e4m3fn" if kind == "fn" else "e4m3fnuz")
@@ -342,7 +349,7 @@ def run(options, task):
     kind, m, n, k, side, choice = task
     clock, quern, peers = side_of(options.library, options.chip, options.aiter, options.prepared)
     if side == "quern":
-        return short(quern_side(quern, clock, kind, m, n, k), "its own")
+        return short(quern_side(quern, clock, kind, options.layout, m, n, k), "its own")
     if side == "aiter":
         return short(aiter_side(clock, peers.aiter(choice[0]), choice[1], m, n, k), f"{choice[0]}, {choice[1]} parts")
     times = triton_side(clock, peers.triton(kind, choice, m, n, k), kind, choice, m, n, k)
@@ -400,6 +407,8 @@ def parse():
     parser.add_argument("--shapes", default=SHAPES, help="comma list of NxK (default: DeepSeek's)")
     parser.add_argument("--m", type=numbers, default=[64, 1024, 4096, 16384], help="comma list of rows")
     parser.add_argument("--alone", action="store_true", help="quern alone")
+    parser.add_argument("--layout", choices=("nt", "nn", "tn", "tt"), default="nt", help="quern's bf16: a as [m, k] or, t, [k, m], "
+                        "b as [k, n] or, t, [n, k] (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s, which measures everything by itself)")
     parser.add_argument("--prepare", metavar="FOLDER", help="write the peers' code objects there and stop")
     parser.add_argument("--prepared", metavar="FOLDER", help="take the peers' code objects from there")
@@ -407,6 +416,8 @@ def parse():
     options = parser.parse_args()
     if options.chip != "gfx942" and (options.aiter or options.types != "bf16"):
         parser.error(f"--chip {options.chip}: takes --types bf16, and no --aiter, whose code is for gfx942")
+    if options.layout != "nt" and (options.types != "bf16" or not options.alone):
+        parser.error(f"--layout {options.layout}: takes --types bf16 and --alone, as peers' products are nt")
     if options.jobs < 1:
         parser.error(f"--jobs: found {options.jobs}, accepted: 1 and more")
     if options.prepared and (options.aiter or options.prepare):

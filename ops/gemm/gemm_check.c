@@ -58,6 +58,7 @@ static const qni_gemm_spec quick_specs[] = {
     DENSE(36, 70, 20, BF, BF, F32, GELU, .is_strided = true),
     DENSE(36, 70, 140, FN, FN, BF, GELU, GATE(3), .is_packed = true),
     DENSE(36, 70, 140, FN, FN, BF, SILU, .is_packed = true),
+    DENSE(34, 70, 70, BF, BF, BF, TN), // eights of rows pass the end, and 70 of k are left
     DENSE(20, 300, 140, FN, FN, FN, BIAS, .is_packed = true),
     DENSE(33, 140, 260, FN, FN, F32, SCALES(ONE, ONE)),
     DENSE(33, 140, 260, FN, FN, BF, SCALES(ROWS, ROWS), BIAS),
@@ -263,6 +264,7 @@ static const qni_gemm_spec full_specs[] = {
     GROUPED(INDEX, 7, 0, 136, 136, BF, BF, NN), GROUPED(INDEX, 7, 0, 136, 72, BF, BF, TN), GROUPED(ENDS, 7, 0, 136, 136, BF, BF, NN, .m_alignment = 16, .zero_padding = true),
     GROUPED(ENDS, 7, 0, 264, 200, BF, BF, TT, .m_alignment = 16), GROUPED(MASKED, 5, 140, 136, 136, BF, BF, NN), GROUPED(MASKED, 5, 144, 136, 72, BF, BF, TN),
     GROUPED(MASKED, 5, 144, 136, 136, BF, BF, TT, .fill = QNI_FILL_NAN), GROUPED(MASKED, 67, 4, 8, 144, BF, BF, NN, .rows = QNI_ROWS_FEW),
+    DENSE(3, 5, 140, BF, BF, F32, TN), DENSE(3, 5, 140, BF, BF, F32, NN), // rows shorter than runs
     // CDNA's tiles of 256 rows: the eight rows that pass the end in whole K-blocks, f16, the ends.
     DENSE(300, 140, 192, BF, BF, BF, TN), DENSE(300, 140, 192, F16, F16, F16, NN), DENSE(300, 140, 192, F16, F16, F32, TT), DENSE(258, 130, 256, F16, F16, F16, TN, .adds_c = true),
     DENSE(300, 500, 320, F16, F16, F16), DENSE(270, 460, 136, BF, BF, BF, SILU, BIAS), DENSE(270, 460, 136, F16, F16, F32, GELU, GATE(1)), DENSE(270, 460, 136, BF, BF, F16, TN, SILU, BIAS),

@@ -120,7 +120,7 @@ static inline bool run_kernel(const qni_variant *variant, qni_gemm_case *c) {
 /** Returns the kernel with an image of another optimisation, which the JIT compiles. */
 static inline qni_variant at_level(const qni_variant *variant, const char *level) {
     qni_variant copy = *variant;
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof copy.config.kernel / sizeof *copy.config.kernel; i++) {
         copy.config.kernel[i].defines = level;
         copy.config.kernel[i].max_scratch_bytes = copy.config.kernel[i].max_sgpr_spills = INT32_MAX;
     }

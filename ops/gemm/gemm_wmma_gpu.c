@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm of bf16, with -DQK_IS_F16 of f16, with -DQK_IS_FP8 of e4m3fn, on RDNA, k contiguous:
-// d = c + a b^T.
+// gemm of bf16, with -DQK_IS_F16 of f16, with -DQK_IS_FP8 of e4m3fn, on RDNA: d = c + a b^T.
 //
 // Needs     v_wmma_f32_16x16x16 (gfx11, gfx12), wave32
 // Tile      TM x TN x BLOCK_K with TM = 16 MT WM, TN = 16 NT WN; WM x WN waves, each MT x NT tiles
@@ -14,6 +13,8 @@
 //           first, is read; so the waves meet once a block, with products to go on with
 // FP8       gfx12 multiplies it. For gfx11 codes become f16 on their way to LDS, and a line has 64
 //           bytes. b may be packed
+// Layouts   of 16-bit kinds: k contiguous (qk_gemm_wmma), n in b (_nn), m in a (_tt), both (_tn).
+//           The latter turn rows on their way to LDS (gemm_wmma_across_gpu.h). FP8 has k contiguous
 // Scales    of FP8: qk_gemm_wmma_blocks takes those of 1 x 128 and 128 x 128, qk_gemm_wmma_rows
 //           one for a row of a or all of it, one for a row of b or all of it, or none
 // Sum       one chain for each element of d, through k in steps of 16; with scales of blocks one
@@ -23,42 +24,39 @@
 //           piece at least
 // Source    manuals "RDNA3" and "RDNA4", WMMA, for the lane layouts; checked by the simulator's
 //           matrix tests
+#include "gemm_wmma_across_gpu.h"
 #include "gemm_wmma_store_gpu.h"
-
-/** What is to be known of a product; constants at each call. */
-enum {
-    BY_BLOCKS = 1, // scales are of blocks
-    FIRST = 2,     // it begins a block of scales, or
-    LAST = 4,      // it ends one
-};
 
 // ---- filling a stage
 
-/** Returns p, of which the compiler knows nothing, in scalar registers: what a lane adds to it then
- *  stays a part of the load. Code that is not optimised keeps p in scratch, which is no scalar. */
-QD_INLINE const MEMORY uint8_t *in_scalars(const MEMORY uint8_t *p) {
-#ifdef __OPTIMIZE__
-    asm volatile("" : "+s"(p));
-#endif
-    return p;
+/** Returns where K-block `block` of a's line begins. */
+QD_INLINE const MEMORY uint8_t *a_at(const wave *w, uint32_t block, uint32_t what) {
+    if (what & A_ACROSS)
+        return block ? in_scalars(w->a + w->a_block) : w->a;
+    return w->a + block * BLOCK_BYTES;
 }
 
-/** Returns where K-block `block` of b's line begins. */
-QD_INLINE const MEMORY uint8_t *b_at(const wave *w, uint32_t block) {
-    if (IS_FP8)
+QD_INLINE const MEMORY uint8_t *b_at(const wave *w, uint32_t block, uint32_t what) {
+    if (IS_FP8 || what & B_ACROSS)
         return block ? in_scalars(w->b + w->b_block) : w->b;
     return w->b + block * BLOCK_BYTES;
 }
 
+/** Returns whether load i is of an operand that lies across. */
+QD_INLINE bool is_across(int i, uint32_t what) {
+    return what & (i < LOADS_A ? A_ACROSS : B_ACROSS);
+}
+
 /** Returns where this thread's piece i of a K-block lies in memory, `past` elements back. */
-QD_INLINE const MEMORY piece *piece_at(const wave *w, uint32_t block, int i, uint32_t past) {
-    const MEMORY uint8_t *from = i < LOADS_A ? w->a + block * BLOCK_BYTES : b_at(w, block);
+QD_INLINE const MEMORY piece *piece_at(const wave *w, uint32_t block, int i, uint32_t past,
+                                       uint32_t what) {
+    const MEMORY uint8_t *from = i < LOADS_A ? a_at(w, block, what) : b_at(w, block, what);
     return (const MEMORY piece *)(from + w->offset[i] - (int32_t)(past * ELEMENT));
 }
 
-QD_INLINE void step(wave *w) {
-    w->a += 2 * BLOCK_BYTES;
-    w->b += IS_FP8 ? 2 * w->b_block : 2 * BLOCK_BYTES;
+QD_INLINE void step(wave *w, uint32_t what) {
+    w->a += what & A_ACROSS ? 2 * w->a_block : 2 * BLOCK_BYTES;
+    w->b += IS_FP8 || what & B_ACROSS ? 2 * w->b_block : 2 * BLOCK_BYTES;
 }
 
 /** Loads the next block's scales. */
@@ -76,15 +74,23 @@ QD_INLINE void load_scales(wave *w) {
 }
 
 /** Loads a line: two K-blocks. */
-QD_INLINE void load(wave *w) {
+QD_INLINE void load(wave *w, uint32_t what) {
     w->a = in_scalars(w->a);
     w->b = in_scalars(w->b);
     QD_UNROLL for (int i = 0; i < LOADS; i++)
         w->offset[i] = qd_opaque(w->offset[i]);
-    QD_UNROLL for (uint32_t block = 0; block < 2; block++) QD_UNROLL
-        for (int i = 0; i < LOADS; i++)
-            w->held[block][i] = *piece_at(w, block, i, 0);
-    step(w);
+    QD_UNROLL for (uint32_t block = 0; block < 2; block++) {
+        QD_UNROLL for (int i = 0; i < LOADS; i++)
+            if (!is_across(i, what))
+                w->held[block][i] = *piece_at(w, block, i, 0, what);
+        if (what & A_ACROSS)
+            load_across(w->held[block], a_at(w, block, what), w->offset[0], w->a_across.step,
+                        LOADS_A);
+        if (what & B_ACROSS)
+            load_across(w->held[block] + LOADS_A, b_at(w, block, what), w->offset[LOADS_A],
+                        w->b_across.step, LOADS_B);
+    }
+    step(w, what);
     qd_pin();
 }
 
@@ -130,12 +136,18 @@ QD_INLINE codes without(codes v, uint32_t bytes) {
 
 /** Returns where this thread's piece i goes in a stage. */
 QD_INLINE QD_LDS qd_u32x4 *place_of(const wave *w, uint32_t block, int i) {
-    return (QD_LDS qd_u32x4 *)(lds + w->write + block * STAGE_BYTES + i * TURN * PITCH);
+    return (QD_LDS qd_u32x4 *)(lds + w->write + block * STAGE_BYTES + i * row_at(TURN));
 }
 
-QD_INLINE void put(const wave *w, uint32_t block) {
+QD_INLINE void put(const wave *w, uint32_t block, uint32_t what) {
+    QD_LDS uint8_t *stage = lds + block * STAGE_BYTES;
     QD_UNROLL for (int i = 0; i < LOADS; i++)
-        *place_of(w, block, i) = staged(w->held[block][i]);
+        if (!is_across(i, what))
+            *place_of(w, block, i) = staged(w->held[block][i]);
+    if (what & A_ACROSS)
+        put_across(stage + w->a_across.to, w->held[block], LOADS_A, false);
+    if (what & B_ACROSS)
+        put_across(stage + w->b_across.to, w->held[block] + LOADS_A, LOADS_B, true);
 }
 
 /** Lets the waves meet. */
@@ -161,9 +173,9 @@ QD_INLINE qd_mma16_operand operand_at(uint32_t at) {
 QD_INLINE void read(wave *w, uint32_t block, uint32_t half, uint32_t i) {
     const uint32_t at = block * STAGE_BYTES + half * 32;
     if (i < NT)
-        w->b_tile[half][i] = operand_at(w->read_b + at + i * 16 * PITCH);
+        w->b_tile[half][i] = operand_at(w->read_b + at + i * row_at(16));
     else if (i < READS)
-        w->a_tile[half % A_SETS][i - NT] = operand_at(w->read_a + at + (i - NT) * 16 * PITCH);
+        w->a_tile[half % A_SETS][i - NT] = operand_at(w->read_a + at + (i - NT) * row_at(16));
 }
 
 /** Reads operands of a half of the block in a stage, while product i of the other half runs. */
@@ -234,14 +246,14 @@ QD_INLINE void take_scales(wave *w) {
 QD_INLINE void run_line(wave *w, uint32_t what) {
     const bool has_next = (what & BY_BLOCKS) && (what & LAST);
     multiply(w, 0, 0, what & ~LAST);
-    put(w, 1);
+    put(w, 1, what);
     meet();
     if (has_next)
         load_scales(w);
-    load(w);
+    load(w, what);
     multiply(w, 1, 1, what & BY_BLOCKS);
     multiply(w, 0, 1, what & BY_BLOCKS);
-    put(w, 0);
+    put(w, 0, what);
     meet();
     multiply(w, 1, 0, what & ~FIRST);
     if (has_next)
@@ -251,7 +263,7 @@ QD_INLINE void run_line(wave *w, uint32_t what) {
 /** Runs the last line. */
 QD_INLINE void run_last(wave *w, uint32_t what) {
     multiply(w, 0, 0, what & ~LAST);
-    put(w, 1);
+    put(w, 1, what);
     meet();
     multiply(w, 1, 1, what & BY_BLOCKS);
     multiply(w, 0, 1, what & BY_BLOCKS);
@@ -259,54 +271,62 @@ QD_INLINE void run_last(wave *w, uint32_t what) {
 }
 
 /** Returns what is to be known of line `line` of a turn. */
-QD_INLINE uint32_t line_of(uint32_t by_blocks, uint32_t line) {
-    return by_blocks | (line == 0 ? FIRST : 0) | (line == LINES - 1 ? LAST : 0);
+QD_INLINE uint32_t line_of(uint32_t form, uint32_t line) {
+    return form | (line == 0 ? FIRST : 0) | (line == LINES - 1 ? LAST : 0);
 }
 
 /** Runs whole turns of the loop. */
-QD_INLINE void run_turns(wave *w, uint32_t turns, uint32_t by_blocks) {
-    if (by_blocks)
+QD_INLINE void run_turns(wave *w, uint32_t turns, uint32_t form) {
+    if (form & BY_BLOCKS)
         load_scales(w);
-    load(w);
-    put(w, 0);
+    load(w, form);
+    put(w, 0, form);
     meet();
     QD_UNROLL for (uint32_t i = 0; i < READS; i++)
         read(w, 0, 0, i);
-    if (by_blocks)
+    if (form & BY_BLOCKS)
         take_scales(w);
     QD_NO_UNROLL for (uint32_t turn = 1; turn < turns; turn++) QD_UNROLL
         for (uint32_t line = 0; line < LINES; line++)
-            run_line(w, line_of(by_blocks, line));
+            run_line(w, line_of(form, line));
     QD_UNROLL for (uint32_t line = 0; line < LINES - 1; line++)
-        run_line(w, line_of(by_blocks, line));
-    run_last(w, line_of(by_blocks, LINES - 1));
+        run_line(w, line_of(form, line));
+    run_last(w, line_of(form, LINES - 1));
 }
 
 /** Fills both stages with a line of which `count` of k, or all, exist. Of packed weights, too, what
  *  stands behind the end goes. */
-QD_INLINE void put_rest(const wave *w, uint32_t count) {
+QD_INLINE void put_rest(const wave *w, uint32_t count, uint32_t what) {
     QD_UNROLL for (uint32_t block = 0; block < 2; block++) QD_UNROLL
         for (int i = 0; i < LOADS; i++) {
+            if (is_across(i, what))
+                continue;
             const uint32_t end = block * BLOCK_K + (qd_thread() % PIECES + 1) * PIECE_K;
             const uint32_t past = end > count ? end - count : 0;
-            *place_of(w, block, i) = staged(without(*piece_at(w, block, i, past), past * ELEMENT));
+            *place_of(w, block, i) =
+                staged(without(*piece_at(w, block, i, past, what), past * ELEMENT));
             qd_pin();
         }
+    if (what & A_ACROSS)
+        put_rest_across(w->a, &w->a_across, w->rows, count, LOADS_A, false);
+    if (what & B_ACROSS)
+        put_rest_across(w->b, &w->b_across, w->columns, count, LOADS_B, true);
 }
 
-/** Runs what remains behind the last whole turn: `count` of k. */
-QD_INLINE void run_rest(wave *w, uint32_t count, uint32_t by_blocks) {
-    if (by_blocks) {
+/** Runs what remains behind the turns of the loop: `count` of k. */
+QD_INLINE void run_rest(wave *w, uint32_t count, uint32_t form) {
+    if (form & BY_BLOCKS) {
         load_scales(w);
         take_scales(w);
         QD_UNROLL for (uint32_t i = 0; i < TILES; i++)
             w->part[i / NT][i % NT] = 0;
     }
-    QD_NO_UNROLL for (uint32_t from = 0; from < LINES * LINE_K && from < count; from += LINE_K) {
+    const uint32_t most = LINES * LINE_K + (form & (A_ACROSS | B_ACROSS) ? BEHIND : 0);
+    QD_NO_UNROLL for (uint32_t from = 0; from < most && from < count; from += LINE_K) {
         qd_barrier(); // no wave reads LDS any more
-        put_rest(w, count - from);
+        put_rest(w, count - from, form);
         qd_barrier();
-        step(w);
+        step(w, form);
         const uint32_t end = qd_min(count - from, LINE_K);
         QD_NO_UNROLL for (uint32_t k = 0; k < end; k += STEP_K) {
             const uint32_t at = k / BLOCK_K * STAGE_BYTES + k % BLOCK_K / STEP_K * 32;
@@ -317,10 +337,10 @@ QD_INLINE void run_rest(wave *w, uint32_t count, uint32_t by_blocks) {
             w->read_a -= at;
             w->read_b -= at;
             QD_UNROLL for (uint32_t i = 0; i < TILES; i++)
-                multiply_tile(w, 0, i, by_blocks);
+                multiply_tile(w, 0, i, form);
         }
     }
-    if (by_blocks) QD_UNROLL
+    if (form & BY_BLOCKS) QD_UNROLL
         for (uint32_t i = 0; i < TILES; i++)
             promote(w, i);
 }
@@ -332,9 +352,9 @@ QD_INLINE void begin(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, u
     const uint32_t lane = qd_lane(), in_row = qd_mma16_k(lane) * 2;
     w->rows = tile->row < tile->end ? qd_min(tile->end - tile->row, TM) : 0;
     w->columns = qd_min(g->n - n0, TN);
-    w->read_a = (qd_wave() / WN * (16 * MT) + lane % 16) * PITCH + in_row;
-    w->read_b = (TM + qd_wave() % WN * (16 * NT) + lane % 16) * PITCH + in_row;
-    w->write = qd_thread() / PIECES * PITCH + qd_thread() % PIECES * 16;
+    w->read_a = row_at(qd_wave() / WN * (16 * MT) + lane % 16) + in_row;
+    w->read_b = row_at(TM + qd_wave() % WN * (16 * NT) + lane % 16) + in_row;
+    w->write = row_at(qd_thread() / PIECES) + qd_thread() % PIECES * 16;
     QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
         for (int n = 0; n < NT; n++)
             w->sum[m][n] = 0;
@@ -349,7 +369,8 @@ QD_INLINE uint32_t offset_b(const qk_gemm_args *g, uint32_t row) {
 }
 
 /** Says where this thread's pieces of a and b come from. */
-QD_INLINE void aim(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0) {
+QD_INLINE void aim(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uint32_t n0,
+                   uint32_t form) {
     const uint32_t first = qd_thread() / PIECES, k = qd_thread() % PIECES * PIECE_K;
     const bool is_packed = IS_FP8 && g->is_packed;
     const int64_t n0_at = n0 * (is_packed ? g->packed_k : g->b_n);
@@ -357,10 +378,26 @@ QD_INLINE void aim(wave *w, const qk_gemm_args *g, const qk_gemm_tile *tile, uin
     w->a =
         (const MEMORY uint8_t *)g->a + (tile->group * g->a_group + tile->row * g->a_row) * ELEMENT;
     w->b = (const MEMORY uint8_t *)g->b + (tile->group * g->b_group + n0_at) * ELEMENT;
-    QD_UNROLL for (uint32_t i = 0; i < LOADS_A; i++)
-        w->offset[i] = (qd_min(first + i * TURN, w->rows - 1) * (uint32_t)g->a_row + k) * ELEMENT;
-    QD_UNROLL for (uint32_t i = 0; i < LOADS - LOADS_A; i++)
-        w->offset[LOADS_A + i] = offset_b(g, qd_min(column_of(first + i * TURN), w->columns - 1));
+    if (form & A_ACROSS)
+        w->a_block = aim_across(&w->a_across, w->offset, g->a_k, w->rows, LOADS_A, false);
+    else QD_UNROLL
+        for (uint32_t i = 0; i < LOADS_A; i++)
+            w->offset[i] =
+                (qd_min(first + i * TURN, w->rows - 1) * (uint32_t)g->a_row + k) * ELEMENT;
+    if (form & B_ACROSS)
+        w->b_block =
+            aim_across(&w->b_across, w->offset + LOADS_A, g->b_k, w->columns, LOADS_B, true);
+    else QD_UNROLL
+        for (uint32_t i = 0; i < LOADS_B; i++)
+            w->offset[LOADS_A + i] =
+                offset_b(g, qd_min(column_of(first + i * TURN), w->columns - 1));
+}
+
+/** Returns how many turns the loop runs. */
+QD_INLINE uint32_t count_turns(const wave *w, uint32_t k, uint32_t form) {
+    const bool passes_a = form & A_ACROSS && w->rows % RUN_OF(LOADS_A) > 0;
+    const bool passes_b = form & B_ACROSS && w->columns % RUN_OF(LOADS_B) > 0;
+    return (k - (passes_a || passes_b ? BEHIND : 0)) / (LINES * LINE_K);
 }
 
 /** Says where the scales of blocks of this lane's rows and of the tile's columns are. */
@@ -389,8 +426,7 @@ QD_INLINE void find_place(const qk_gemm_args *g, uint32_t *tile_m, uint32_t *til
 }
 
 /** Computes a tile. */
-QD_INLINE void run(const qk_gemm_full_args *f, uint32_t by_blocks) {
-    constexpr uint32_t turn_k = LINES * LINE_K;
+QD_INLINE void run(const qk_gemm_full_args *f, uint32_t form) {
     const qk_gemm_args g = f->g;
     uint32_t tile_m, tile_n;
     qk_gemm_tile tile;
@@ -401,15 +437,17 @@ QD_INLINE void run(const qk_gemm_full_args *f, uint32_t by_blocks) {
     wave w;
     begin(&w, &g, &tile, n0);
     if (w.rows > 0 && g.k > 0) {
-        aim(&w, &g, &tile, n0);
-        if (by_blocks)
+        aim(&w, &g, &tile, n0, form);
+        if (form & BY_BLOCKS)
             aim_scales(&w, &g, &tile, n0);
-        if (g.k >= turn_k)
-            run_turns(&w, g.k / turn_k, by_blocks);
-        if (g.k % turn_k > 0)
-            run_rest(&w, g.k % turn_k, by_blocks);
+        const uint32_t turns = count_turns(&w, g.k, form);
+        const uint32_t rest = g.k - turns * (LINES * LINE_K);
+        if (turns > 0)
+            run_turns(&w, turns, form);
+        if (rest > 0)
+            run_rest(&w, rest, form);
     }
-    finish(&w, f, &tile, n0, by_blocks);
+    finish(&w, f, &tile, n0, form & BY_BLOCKS);
 }
 
 #ifdef QK_IS_FP8
@@ -422,5 +460,14 @@ QD_KERNEL(THREADS) qk_gemm_wmma_rows(const qk_gemm_full_args f) {
 #else
 QD_KERNEL(THREADS) qk_gemm_wmma(const qk_gemm_full_args f) {
     run(&f, 0);
+}
+QD_KERNEL(THREADS) qk_gemm_wmma_nn(const qk_gemm_full_args f) {
+    run(&f, B_ACROSS);
+}
+QD_KERNEL(THREADS) qk_gemm_wmma_tn(const qk_gemm_full_args f) {
+    run(&f, A_ACROSS | B_ACROSS);
+}
+QD_KERNEL(THREADS) qk_gemm_wmma_tt(const qk_gemm_full_args f) {
+    run(&f, A_ACROSS);
 }
 #endif

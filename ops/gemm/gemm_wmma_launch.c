@@ -4,15 +4,17 @@
 #include "gemm_launch.h"
 
 /** Returns whether an operand, `name`, lies as the kernel takes it: `row` and `step` are its
- *  strides from row to row and along k. */
-static bool takes_operand(const char *name, int64_t row, int64_t step, int64_t rows, int64_t k,
-                          qni_reason *why) {
-    if (step != 1)
+ *  strides from row to row and along k. Of 16-bit kinds rows may lie across, in lines of k. */
+static bool takes_operand(const char *name, bool is_fp8, int64_t row, int64_t step, int64_t rows,
+                          int64_t k, qni_reason *why) {
+    constexpr int64_t line_k = 64;
+    if (step != 1 && is_fp8)
         return qni_no(why, "k is not contiguous in %s", name);
-    if (row > INT32_MAX / 2 / rows || row * (rows - 1) + k > INT32_MAX / 2)
-        return qni_no(why, "k=%ld, row stride %ld: a tile of %s passes 2 GiB", (long)k, (long)row,
-                      name);
-    return true;
+    const bool fits = step == 1
+                          ? row <= INT32_MAX / 2 / rows && row * (rows - 1) + k <= INT32_MAX / 2
+                          : step <= INT32_MAX / 4 / line_k;
+    return fits || qni_no(why, "k=%ld, strides %ld, %ld: a tile of %s passes 2 GiB", (long)k,
+                          (long)row, (long)step, name);
 }
 
 static qni_dtype taken(const qni_variant *variant) {
@@ -47,10 +49,13 @@ static bool takes_scales(const qni_variant *variant, const qni_gemm_problem *p, 
     return true;
 }
 
-/** Returns whether b lies as the kernel takes it. */
-static bool takes_b(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
+/** Returns whether a and b lie as the kernel takes them. */
+static bool takes_operands(const qni_variant *variant, const qni_gemm_problem *p, qni_reason *why) {
+    const bool is_fp8 = variant->config.flags & QNI_GEMM_BY_FP8;
+    if (!takes_operand("a", is_fp8, p->a_row, p->a_k, variant->config.rows, p->k, why))
+        return false;
     if (!p->is_packed)
-        return takes_operand("b", p->b_n, p->b_k, variant->config.columns, p->k, why);
+        return takes_operand("b", is_fp8, p->b_n, p->b_k, variant->config.columns, p->k, why);
     return p->k <= INT32_MAX / 256 ||
            qni_no(why, "k=%ld: a tile of packed b passes 2 GiB", (long)p->k);
 }
@@ -60,7 +65,7 @@ static bool takes_b(const qni_variant *variant, const qni_gemm_problem *p, qni_r
 bool qni_gemm_wmma_supports(const qni_variant *variant, const qn_device *, const void *problem,
                             qni_reason *why) {
     const qni_gemm_problem *p = problem;
-    const int64_t rows = variant->config.rows, columns = variant->config.columns;
+    const int64_t columns = variant->config.columns;
     const qni_dtype takes = taken(variant);
     const int64_t least_k = qni_is_fp8(takes) ? 16 : 8; // a piece, from which k's rest is taken
     if (p->dtype_a != takes || p->dtype_b != takes)
@@ -71,8 +76,8 @@ bool qni_gemm_wmma_supports(const qni_variant *variant, const qn_device *, const
     if (qni_gemm_together(p) > columns)
         return qni_no(why, "scale_d's groups are of %ld columns of the product, the tile has %ld",
                       (long)qni_gemm_together(p), (long)columns);
-    return takes_scales(variant, p, why) && takes_operand("a", p->a_row, p->a_k, rows, p->k, why) &&
-           takes_b(variant, p, why) && qni_gemm_fits_grid(variant, p, why);
+    return takes_scales(variant, p, why) && takes_operands(variant, p, why) &&
+           qni_gemm_fits_grid(variant, p, why);
 }
 
 /** In elements of d that a compute unit makes one tile after the other. The small tile reads more
@@ -89,8 +94,14 @@ double qni_gemm_wmma_cost(const qni_variant *variant, const qn_device *device,
     return (double)(rounds * rows * columns) * (columns < 128 ? by_lds : 1);
 }
 
+/** Returns which of the variant's kernels is for the problem: of FP8 that of blocks of scales or
+ *  that of rows; else that of a layout, in the order nt, tt, nn, tn. */
+static int kernel_of(const qni_variant *variant, const qni_gemm_problem *p) {
+    if (variant->config.flags & QNI_GEMM_BY_FP8)
+        return qni_gemm_has_no_scales(p) || !qni_gemm_has_block_scales(p);
+    return (p->a_k != 1) + 2 * (p->b_k != 1);
+}
+
 qn_status qni_gemm_wmma(const qni_variant *variant, qn_stream *stream, const void *problem) {
-    const bool has_rows = variant->config.flags & QNI_GEMM_BY_FP8 &&
-                          (qni_gemm_has_no_scales(problem) || !qni_gemm_has_block_scales(problem));
-    return qni_gemm_tiled_full(variant, stream, problem, has_rows);
+    return qni_gemm_tiled_full(variant, stream, problem, kernel_of(variant, problem));
 }
