@@ -58,22 +58,28 @@ def turned(quern, *shape):
     return empty_strided_like(like, shape, [m * blocks] * len(slabs) + [1, m])
 
 
-def product_of(quern, clock, layout, counts, n, k):
-    """Returns a function that makes a product's tensors and returns a function that launches it."""
+def product_of(quern, clock, layout, dealt, n, k):
+    """Returns a function that makes a product's tensors and returns a function that launches it. The first product, which warms the
+    instruction caches, has the first expert's rows alone."""
     def new(shape, dtype):
         return quern.empty(shape, dtype, DEVICE)
 
+    turns = itertools.count()
+
     def make():
+        is_first = next(turns) == 0
+        counts = [dealt[0]] + [0] * (len(dealt) - 1) if is_first else dealt
         weights, scale_b = new((len(counts), n, k), "e4m3fnuz"), new((len(counts), n // 128, k // 128), "f32")
         if layout == "masked":
-            slab = up(max(counts))
+            slab = up(max(dealt))
             a, scale_a = new((len(counts), slab, k), "e4m3fnuz"), turned(quern, len(counts), slab, k // 128)
             d, layouts = new((len(counts), slab, n), "bf16"), words(quern, clock, counts)
             return lambda: quern.gemm_grouped_masked(a, weights, layouts, scale_a=scale_a, scale_b=scale_b, packed=True, out=d,
-                                                     expected_m=-(-sum(counts) // len(counts)))
-        begins = [0, *itertools.accumulate(up(c) for c in counts)]
+                                                     expected_m=-(-sum(dealt) // len(dealt)))
+        begins = [0, *itertools.accumulate(up(c) for c in dealt)]
+        ends = [dealt[0]] * len(dealt) if is_first else [b + c for b, c in zip(begins, dealt)]
         a, scale_a = new((begins[-1], k), "e4m3fnuz"), turned(quern, begins[-1], k // 128)
-        d, layouts = new((begins[-1], n), "bf16"), words(quern, clock, [b + c for b, c in zip(begins, counts)])
+        d, layouts = new((begins[-1], n), "bf16"), words(quern, clock, ends)
         return lambda: quern.gemm_grouped_contiguous(a, weights, layouts, scale_a=scale_a, scale_b=scale_b, packed=True, by_ends=True,
                                                      out=d)
 
