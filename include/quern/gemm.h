@@ -103,16 +103,18 @@ typedef struct qn_gemm_args {
  *           a scale does not.
  *  Align:   element size; 16-byte aligned rows allow the faster kernels, which take e4m3 with f32
  *           scales of 1 x 128 of a and 128 x 128 of b, kb contiguous in scale_b, and bf16 without
- *           scales. Other types and mixes, like other scales, go to kernels for any shape, which
- *           are several times slower; f32 takes three products in place of one. On Hopper, bf16 is
- *           fast in any layout of such rows, but SiLU-and-multiply, as all FP8, with k contiguous
- *           in a and b alone; FP8 is fastest if scale_a has m contiguous and a kb stride of whole
- *           16 bytes. There, bias, gate and c are best aligned to two elements, the columns of d a
- *           multiple of 8, and batches of a gate 64 rows or multiples; d of e4m3fn is fast with FP8
- *           inputs, its columns a multiple of 128, no gate and rows of d as a's. d of f16, and in
- *           groups bias, GELU and d of e4m3fn, are fast with SiLU-and-multiply alone. Batches that
- *           are not one product are fast there as groups are, without c, and with strides above 0
- *           unless k is contiguous in a and b.
+ *           scales; on gfx942, gfx950, RDNA3 and RDNA4 also f16 without scales, and unpacked e4m3
+ *           (e4m3fnuz on gfx942, else e4m3fn) with f32 scales of rows or of all of a and b, or
+ *           without. Other types and mixes, like other scales, go to kernels for any shape,
+ *           which are several times slower; f32 takes three products in place of one. FP8 is
+ *           fastest if scale_a of 1 x 128 has m contiguous. On Hopper, bf16 is fast in any layout
+ *           of such rows, but SiLU-and-multiply, as all FP8, with k contiguous in a and b alone;
+ *           scale_a's kb stride is best whole 16 bytes. There, bias, gate and c are best aligned to
+ *           two elements, the columns of d a multiple of 8, and batches of a gate 64 rows or
+ *           multiples; d of e4m3fn is fast with FP8 inputs, its columns a multiple of 128, no gate
+ *           and rows of d as a's. d of f16, and in groups bias, GELU and d of e4m3fn, are fast with
+ *           SiLU-and-multiply alone. Batches that are not one product are fast there as groups are,
+ *           without c, and with strides above 0 unless k is contiguous in a and b.
  *  Edge:    m == 0 or n == 0 is a no-op; k == 0 makes p zero, and all else acts as ever; infinity
  *           acts as arithmetic has it; a NaN stays within its row of a, its column of b or bias (or
  *           the pair of columns that makes one), its column and batch of gate, its element of c;
