@@ -34,6 +34,7 @@
 
 #include "arguments.h"
 #include "fp8.h"
+#include "gemm_groups_gpu.h"
 #include "gemm_words_gpu.h"
 #include "mma.h"
 
@@ -341,7 +342,7 @@ QD_WAVES_PER_EU(MT == 4 ? 1 : 2) QD_KERNEL(THREADS) qk_gemm_fp8(QK_GEMM_PARAMETE
     uint32_t tile_m, tile_n;
     qk_gemm_tile tile;
     qk_gemm_order(&g, qd_block(), &tile_m, &tile_n);
-    if (!qk_gemm_find_tile(&g, tile_m, TM, &tile))
+    if (!qk_gemm_find_counted(&g, tile_m, TM, &tile))
         return;
     wave w;
     w.wave = qd_wave();

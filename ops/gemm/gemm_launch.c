@@ -13,13 +13,24 @@ static_assert(QNI_F16 == (int)QK_F16 && QNI_E5M2FNUZ - QNI_E4M3FN == QNI_FP8_E5M
 
 enum { MAX_THREADS = 512 }; // of any kernel here
 
-/** Returns how many tiles of `rows` rows the grid must offer. Each group may end with a part of a
- *  tile, and a tile has a row at least: most tiles are there if as many groups as can be have one
- *  row more than whole tiles have. Groups by index begin at multiples of 128 rows, so that higher
- *  tiles take so many. */
+/** Does for groups by ends what count_row_tiles does. Each group may end with a part of a tile, and
+ *  a tile has a row at least: most tiles are there if as many groups as can be have one row more
+ *  than whole tiles have. Nor are there more than groups' places hold, which begin at multiples of
+ *  m_alignment. */
+static int64_t count_by_ends(const qni_gemm_problem *p, int64_t rows) {
+    if (p->m == 0)
+        return 0;
+    const int64_t place = p->m_alignment < p->m ? p->m_alignment : p->m;
+    const int64_t of_groups = p->m <= p->groups ? p->m : p->groups + (p->m - p->groups) / rows;
+    const int64_t of_places = qni_pieces(p->m, place) * qni_pieces(place, rows);
+    return of_groups < of_places ? of_groups : of_places;
+}
+
+/** Returns how many tiles of `rows` rows the grid must offer. Groups by index begin at multiples of
+ *  128 rows, so that higher tiles take so many. */
 static int64_t count_row_tiles(const qni_gemm_problem *p, int64_t rows) {
     if (p->grouping == QN_GEMM_GROUPED_ENDS)
-        return p->m <= p->groups ? p->m : p->groups + (p->m - p->groups) / rows;
+        return count_by_ends(p, rows);
     return qni_pieces(p->m, p->grouping == QN_GEMM_GROUPED_INDEX && rows > 128 ? 128 : rows);
 }
 
@@ -180,16 +191,18 @@ typedef struct pace {
     double block_ns; // for a K-block
     double among;    // the part of that which another workgroup on its unit adds
     double ends_ns;  // of a workgroup's beginning and end, or of each further one where they stream
+    double of_group; // a group's first tile, in the family's units; each further one
+    double further;
 } pace;
 
-static const pace streams[] = {{16, 32, false, 4, 114, 0.8, 200},
-                               {32, 64, false, 2, 250, 0.82, 1000},
-                               {32, 32, false, 8, 190, 1, 3900}};
-static const pace tiles[] = {{64, 128, false, 4, 350, 1.3, 3000},
-                             {96, 128, true, 4, 440, 1, 3900},
+static const pace streams[] = {{16, 32, false, 4, 114, 0.8, 200, 1.1, 0.3},
+                               {32, 64, false, 2, 250, 0.82, 1000, 1.05, 0.25},
+                               {32, 32, false, 8, 190, 1, 3900, 1.1, 0.22}};
+static const pace tiles[] = {{64, 128, false, 4, 350, 1.3, 3000, 1.18, 0.46},
+                             {96, 128, true, 4, 440, 1, 3900}, // dense products alone
                              {128, 128, true, 3, 610, 1, 4000},
-                             {128, 128, false, 1, 800, 0.38, 3500},
-                             {256, 128, true, 1, 1080, 1, 6500}};
+                             {128, 128, false, 1, 800, 0.38, 3500, 1.47, 0.78},
+                             {256, 128, true, 1, 1080, 1, 6500, 2.3, 2}};
 
 /** Returns the kernel's pace out of a table that has it. */
 static const pace *pace_of(const qni_config *config, const pace *table) {
@@ -242,27 +255,41 @@ static double dense_cost(const qni_gemm_problem *p, const qn_device *device, dou
     return a_tile * (double)qni_pieces(p->m, usual->rows) * ns / tile_ns(p, device, usual);
 }
 
-/** Kernels that stream the weights: of groups, which are many workgroups, they read them once for
- *  each 32 rows, and that takes all of their time. */
+/** Returns how many tiles a group likely has. Counts are not known here: what the last tile of a
+ *  group holds, and what groups by ends or index leave of their places, is a half. */
+static double likely_tiles(const qni_gemm_problem *p, int64_t rows) {
+    double count = (double)qni_gemm_likely_rows(p);
+    if (p->grouping != QN_GEMM_GROUPED_MASKED) {
+        const double place = p->grouping == QN_GEMM_GROUPED_ENDS ? (double)p->m_alignment : 128;
+        count = fmax(count, fmin(place, (double)p->m)) - (place - 1) / 2;
+    }
+    return fmax(count / (double)rows + 0.5, 1);
+}
+
+/** Returns the cost of a grouped product. It has many workgroups, most of which wait for the
+ *  weights, that each group reads for itself. */
+static double group_cost(const qni_gemm_problem *p, const pace *x) {
+    return x->of_group + (likely_tiles(p, x->rows) - 1) * x->further;
+}
+
+/** Kernels that stream the weights. */
 double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *device,
                             const void *problem) {
     const qni_gemm_problem *p = problem;
-    if (p->grouping != QN_GEMM_DENSE) // the wider tile turns a better
-        return (variant->config.columns == 64 ? 0.9 : 1.0) *
-               (double)qni_pieces(qni_gemm_likely_rows(p), 32);
-    return dense_cost(p, device, stream_ns(p, device, pace_of(&variant->config, streams)));
+    const pace *x = pace_of(&variant->config, streams);
+    if (p->grouping != QN_GEMM_DENSE)
+        return group_cost(p, x);
+    return dense_cost(p, device, stream_ns(p, device, x));
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
- *  are used. Groups are many workgroups: what counts is how long a unit takes for a tile. */
+ *  are used. */
 double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
-    const pace *x = pace_of(&variant->config, tiles), *usual = &tiles[3];
-    if (p->grouping == QN_GEMM_DENSE)
-        return dense_cost(p, device, tile_ns(p, device, x));
-    const double each = x->block_ns * (x->is_alone ? 2 : 1 + x->among);
-    return a_tile * (double)qni_pieces(qni_gemm_likely_rows(p), x->rows) * each /
-           (usual->block_ns * (1 + usual->among));
+    const pace *x = pace_of(&variant->config, tiles);
+    if (p->grouping != QN_GEMM_DENSE)
+        return group_cost(p, x);
+    return dense_cost(p, device, tile_ns(p, device, x));
 }
 
 /** The kernel has one stage of LDS and tests bounds at each load. RDNA's other kernels, whose costs

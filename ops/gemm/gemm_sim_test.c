@@ -121,6 +121,7 @@ enum { K = 7168 };
 static void prefers(const preference *c, const qni_gemm_problem *form) {
     qni_gemm_problem p = *form;
     p.grouping = c->grouping, p.groups = c->groups;
+    p.m_alignment = 128, p.expected_m = c->m / c->groups;
     p.dtype_a = c->dtype_a, p.dtype_d = BF;
     p.m = c->m, p.n = c->n, p.k = K;
     p.a_row = p.b_n = K, p.a_k = p.b_k = 1;
@@ -152,8 +153,14 @@ static void choices_are_kept(void **) {
         {640, 65536, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_mfma_128x128", "gemm.fp8_mfma_256x128"},
         {8192, 7168, 8, QN_GEMM_GROUPED_INDEX, FNUZ, "gemm.fp8_mfma_128x128",
          "gemm.fp8_mfma_256x128"},
-        {8192, 7168, 256, QN_GEMM_GROUPED_ENDS, FNUZ, "gemm.fp8_decode", // 32 rows a group
+        // 32 rows a group on average, of 128: half of the groups are empty or have more
+        {8192, 7168, 256, QN_GEMM_GROUPED_ENDS, FNUZ, "gemm.fp8_mfma_64x128", "gemm.fp8_decode"},
+        {8192, 7168, 256, QN_GEMM_GROUPED_MASKED, FNUZ, "gemm.fp8_rows_32x64",
          "gemm.fp8_mfma_64x128"},
+        {2048, 7168, 32, QN_GEMM_GROUPED_MASKED, FNUZ, "gemm.fp8_mfma_64x128",
+         "gemm.fp8_rows_32x64"},
+        {8192, 7168, 32, QN_GEMM_GROUPED_MASKED, FNUZ, "gemm.fp8_mfma_128x128",
+         "gemm.fp8_mfma_256x128"},
         {16384, 7168, 256, QN_GEMM_GROUPED_ENDS, FNUZ, "gemm.fp8_mfma_64x128",
          "gemm.fp8_mfma_128x128"},
         {64, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.any_fp8", "gemm.any"},
@@ -163,6 +170,7 @@ static void choices_are_kept(void **) {
         prefers(&table[i], &(qni_gemm_problem){.dtype_b = FNUZ,
                                                .scale_a = scales,
                                                .scale_b = scales,
+                                               .scale_a_group = table[i].m * (K / 128),
                                                .scale_a_row = K / 128,
                                                .scale_a_kb = 1,
                                                .scale_b_group = table[i].n / 128 * (K / 128),
