@@ -19,7 +19,7 @@ typedef struct qk_cache_rows {
 typedef struct qk_kvcache_args {
     qk_cache_rows parts[2];
     qk_pages pages;
-    uint32_t n;
+    uint32_t first, n;          // tokens from first on, below n
     uint32_t dtype, item_bytes; // of the new tokens; qk_kvcache_any: bytes of an element
     uint32_t is_quant, kind;
 } qk_kvcache_args;

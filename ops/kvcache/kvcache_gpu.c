@@ -4,7 +4,7 @@
 // tokens of an MLA cache.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a wave has a token's keys or its values; lanes go along heads and elements in items of
+// Tile      a wave has a token's keys and its values; lanes go along heads and elements in items of
 //           16 bytes (copy), 8 elements (quant) or one (any), four items a lane at a time
 // Launch    256 threads; waves step through what is left
 // Edges     copy and quant: rows are whole items and everything is aligned to an item; any: none
@@ -14,19 +14,10 @@
 #include "elements.h"
 #include "kvcache_abi.h"
 #include "reduce.h"
+#include "rows.h"
 #include "scale.h"
 
 enum { HELD = 4, COPY, QUANT, ANY };
-
-/** Returns an item's place in a token's row; out_at, its place in a row of the cache. */
-QD_INLINE int64_t in_at(const qk_cache_rows *r, uint32_t item) {
-    const uint32_t head = item < r->width ? 0 : item / r->width;
-    return head * r->in_head + (item - head * r->width);
-}
-QD_INLINE int64_t out_at(const qk_cache_rows *r, uint32_t item) {
-    const uint32_t head = item < r->width ? 0 : item / r->width;
-    return head * r->out_head + (item - head * r->width);
-}
 
 /** Returns the bits of one element, as it is or as f32 that is to become FP8. */
 QD_INLINE uint32_t load_any(const qk_kvcache_args *g, const void *p, int64_t i) {
@@ -92,33 +83,73 @@ QD_INLINE const void *in_row(int how, int dtype, const qk_kvcache_args *g, const
     return (const char *)r->in + t * r->in_token * bytes;
 }
 
-QD_INLINE void move_row(int how, int dtype, const qk_kvcache_args *g, const qk_cache_rows *r,
-                        uint32_t t) {
-    const uint32_t items = r->heads * r->width, held = how == COPY ? HELD : 1;
-    const uint32_t bytes = how == COPY ? 16 : how == QUANT ? 8 : g->is_quant ? 1 : g->item_bytes;
+/** Returns how many items a lane has at a time. */
+QD_INLINE uint32_t held_by(int how) {
+    return how == COPY ? HELD : 1;
+}
+
+/** A lane's items of a row, from `first` on. */
+typedef struct held {
+    item v[HELD];
+    uint32_t head[HELD], at[HELD]; // at: in the head
+    bool is_in[HELD];
+} held;
+#define EACH_HELD QD_UNROLL for (uint32_t i = 0; i < held_by(how); i++)
+
+/** Loads a lane's items; those past the row's end are the row's last, so that no branch stands
+ *  between loads. `is_one`: the row has one head, which is known when the code is compiled. */
+QD_INLINE void load_items(int how, int dtype, bool is_one, const qk_kvcache_args *g,
+                          const qk_cache_rows *r, uint32_t t, uint32_t first, held *k) {
     const void *in = in_row(how, dtype, g, r, t);
-    const qk_place to = qk_find_place(&g->pages, t);
+    EACH_HELD {
+        const uint32_t item = first + i * QD_WAVE, items = r->heads * r->width;
+        const uint32_t near = qd_min(item, qd_max(items, 1) - 1);
+        k->is_in[i] = item < items;
+        k->head[i] = is_one ? 0 : near / r->width;
+        k->at[i] = near - k->head[i] * r->width;
+        k->v[i] = load_item(how, dtype, g, in, (is_one ? 0 : k->head[i] * r->in_head) + k->at[i]);
+    }
+}
+
+QD_INLINE void store_items(int how, int dtype, bool is_one, const qk_kvcache_args *g,
+                           const qk_cache_rows *r, qk_place to, const held *k) {
+    const uint32_t bytes = how == COPY ? 16 : how == QUANT ? 8 : g->is_quant ? 1 : g->item_bytes;
     char *out = (char *)r->out + (to.page * r->out_page + to.place * r->out_place) * bytes;
     const float inverse = how != COPY && g->is_quant ? 1.0f / *r->scale : 1.0f;
-    for (uint32_t first = qd_lane(); first < items; first += held * QD_WAVE) {
-        item v[HELD];
-        QD_UNROLL for (uint32_t i = 0; i < held; i++)
-            if (first + i * QD_WAVE < items)
-                v[i] = load_item(how, dtype, g, in, in_at(r, first + i * QD_WAVE));
-        if (to.page < 0)
-            return;
-        QD_UNROLL for (uint32_t i = 0; i < held; i++)
-            if (first + i * QD_WAVE < items)
-                store_item(how, dtype, g, out, out_at(r, first + i * QD_WAVE), v[i], inverse);
+    EACH_HELD if (k->is_in[i]) store_item(
+        how, dtype, g, out, (is_one ? 0 : k->head[i] * r->out_head) + k->at[i], k->v[i], inverse);
+}
+
+/** Moves a token's keys and values. */
+QD_INLINE void move_token(int how, int dtype, bool is_one, const qk_kvcache_args *g, uint32_t t) {
+    const uint32_t step = held_by(how) * QD_WAVE;
+    held k[2];
+    QD_UNROLL for (int p = 0; p < 2; p++)
+        load_items(how, dtype, is_one, g, &g->parts[p], t, qd_lane(), &k[p]);
+    const qk_place to = qk_find_place(&g->pages, t);
+    if (to.page < 0)
+        return;
+    QD_UNROLL for (int p = 0; p < 2; p++) {
+        const qk_cache_rows *r = &g->parts[p];
+        store_items(how, dtype, is_one, g, r, to, &k[p]);
+        QD_NO_UNROLL for (uint32_t first = step; first < r->heads * r->width; first += step) {
+            held rest;
+            load_items(how, dtype, is_one, g, r, t, first + qd_lane(), &rest);
+            store_items(how, dtype, is_one, g, r, to, &rest);
+        }
     }
 }
 
 QD_INLINE void move(int how, int dtype, const qk_kvcache_args *g) {
     qd_begin();
-    const uint32_t waves = 256 / QD_WAVE;
-    for (uint32_t u = qd_block() * waves + qd_wave(); u < 2 * g->n;
-         u += __gpu_num_blocks(0) * waves)
-        move_row(how, dtype, g, &g->parts[u & 1], u / 2);
+    qd_ask(g, sizeof *g);
+    const uint32_t t = g->first + qd_block() * (256 / QD_WAVE) + qd_wave();
+    if (t >= g->n)
+        return;
+    if (g->parts[0].heads == 1 && g->parts[1].heads == 1)
+        move_token(how, dtype, true, g, t);
+    else
+        move_token(how, dtype, false, g, t);
 }
 
 QD_KERNEL(256) qk_kvcache_copy(const qk_kvcache_args g) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches the kernels of kvcache_gpu.c.
+#include "../shared/round.h"
 #include "kvcache.h"
 
 enum { THREADS = 256 };
@@ -81,20 +82,36 @@ static qk_cache_rows make_rows(const qni_cache_rows *r, int64_t item) {
                            .width = (uint32_t)((is_one ? r->heads : 1) * r->width / item)};
 }
 
+/** Gives rows without elements a place from which a lane may load: the other rows'. */
+static void lend_place(qk_cache_rows *empty, const qk_cache_rows *other) {
+    if (empty->heads * empty->width == 0)
+        *empty = (qk_cache_rows){.in = other->in, .scale = other->scale, .heads = 1};
+}
+
+/** Launches a wave for each token, several times if there are more than one launch takes. Kernels
+ *  do not loop over tokens, to save registers. */
 static qn_status launch(qn_stream *stream, const qni_kvcache_problem *p,
                         const qni_kernel_ref *kernel, int64_t item) {
-    const qk_kvcache_args args = {
-        .parts = {make_rows(&p->parts[0], item), make_rows(&p->parts[1], item)},
-        .pages = p->pages,
-        .n = (uint32_t)p->n,
-        .dtype = (uint32_t)p->dtype,
-        .item_bytes = (uint32_t)qni_dtype_bytes(p->dtype),
-        .is_quant = is_quant(p),
-        .kind = is_quant(p) ? (uint32_t)qni_fp8_of(p->dtype_out) : 0};
+    qk_kvcache_args args = {.parts = {make_rows(&p->parts[0], item), make_rows(&p->parts[1], item)},
+                            .pages = p->pages,
+                            .n = (uint32_t)p->n,
+                            .dtype = (uint32_t)p->dtype,
+                            .item_bytes = (uint32_t)qni_dtype_bytes(p->dtype),
+                            .is_quant = is_quant(p),
+                            .kind = is_quant(p) ? (uint32_t)qni_fp8_of(p->dtype_out) : 0};
     const int64_t waves = THREADS / stream->device->target->wave_size;
-    const int64_t groups = (2 * p->n + waves - 1) / waves;
-    const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
-    return qni_launch(stream, kernel, grid, THREADS, &args, sizeof args);
+    if (args.parts[0].heads * args.parts[0].width + args.parts[1].heads * args.parts[1].width == 0)
+        return QN_OK;
+    lend_place(&args.parts[0], &args.parts[1]);
+    lend_place(&args.parts[1], &args.parts[0]);
+    qn_status st = QN_OK;
+    for (int64_t first = 0; st == QN_OK && first < p->n; first += max_grid * waves) {
+        const int64_t groups = qni_pieces(p->n - first, waves);
+        const uint32_t grid[3] = {(uint32_t)(groups < max_grid ? groups : max_grid), 1, 1};
+        args.first = (uint32_t)first;
+        st = qni_launch(stream, kernel, grid, THREADS, &args, sizeof args);
+    }
+    return st;
 }
 
 qn_status qni_kvcache_gpu(const qni_variant *variant, qn_stream *stream, const void *problem) {
