@@ -17,6 +17,7 @@
 //           loads, and store nothing
 // Source    FlashInfer's activation functions
 #include "activation_row_gpu.h"
+#include "narrow.h"
 
 enum { MAX_RUNS = 4 };
 QD_SHARED(lds);
@@ -88,6 +89,12 @@ QD_INLINE float common_inverse(mode m, int kind, const qk_activation_args *g, co
     return 1.0f / scale;
 }
 
+/** Returns the scale of the group that 16 lanes hold, of which this lane has run i. */
+QD_INLINE float group_scale(int kind, const qk_activation_args *g, qd_f32x8 y, bool is_in) {
+    const float amax = qd_as_f32(qd_row_max(is_in ? qd_run_top(y) : 0));
+    return (amax > g->scale_eps ? amax : g->scale_eps) * (1.0f / qd_fp8_max(kind));
+}
+
 QD_INLINE void write_codes(mode m, int kind, const qk_activation_args *g, const row *r,
                            const place *at, qd_shared *shared, const qd_f32x8 y[MAX_RUNS]) {
     const bool is_group = !m.is_token && g->quant == QK_ACTIVATION_PER_GROUP;
@@ -95,16 +102,24 @@ QD_INLINE void write_codes(mode m, int kind, const qk_activation_args *g, const 
     EACH_RUN {
         const uint32_t c = RUN(i);
         if (is_group) {
-            const uint32_t top = qd_row_max(c < at->count ? qd_run_top(y[i]) : 0);
-            const float scale = qd_scale_of(top, g->scale_eps, qd_fp8_max(kind));
+            const float scale = group_scale(kind, g, y[i], c < at->count);
             if (c % QD_ROW == 0 && c < at->count)
                 r->scale[c / QD_ROW] = scale;
-            inverse = 1.0f / scale;
+            inverse = qd_rcp(scale);
         }
-        const qd_u32x2 codes = qd_encode8(kind, y[i] * inverse);
+        const qd_u32x2 codes =
+            is_group ? qd_encode8_bounded(kind, y[i] * inverse) : qd_encode8(kind, y[i] * inverse);
         if (c < at->count)
             ((qd_u32x2 *)r->out)[c] = codes;
     }
+}
+
+/** Writes a run of results. Their NaNs come from x, which is of the dtype. */
+QD_INLINE void write_run(int dtype, const row *r, uint32_t run, qd_f32x8 y) {
+    if (dtype == QD_F32)
+        qd_store8(QD_F32, (qd_f32x8 *)r->out + run, y);
+    else
+        ((qd_u32x4 *)r->out)[run] = qd_short_to_16(dtype, y);
 }
 
 QD_INLINE void activate_row(mode m, const qk_activation_args *g, uint32_t index, const place *at,
@@ -113,8 +128,7 @@ QD_INLINE void activate_row(mode m, const qk_activation_args *g, uint32_t index,
     qd_f32x8 y[MAX_RUNS];
     find_results(m, g, k, y);
     if (!m.is_token && g->quant == QK_ACTIVATION_PLAIN) {
-        EACH_RUN if (RUN(i) < at->count)
-            qd_store8(m.dtype, (void *)qd_at(m.dtype, r.out, (int64_t)RUN(i) * QD_RUN), y[i]);
+        EACH_RUN if (RUN(i) < at->count) write_run(m.dtype, &r, RUN(i), y[i]);
     } else if (g->kind == QD_FP8_USUAL) { // this copy of the code knows the kind when it is
                                           // compiled
         write_codes(m, QD_FP8_USUAL, g, &r, at, shared, y);
