@@ -144,14 +144,22 @@ static double x_value(trial_case *c, int64_t row) {
     }
 }
 
+/** Returns an element of weights, of which one is a NaN with all bits set; of a bias, a negative
+ *  one. */
+static double factor_value(trial_case *c, int which, int64_t column) {
+    const double normal = 0.5 + qni_random_normal(&c->base.random);
+    const double nan = __builtin_nan("0xFFFFFFFFFFFFF");
+    return which == WEIGHT && column == 5 ? nan : which == BETA && column == 7 ? -nan : normal;
+}
+
 static void fill(void *context, int which) {
     trial_case *c = context;
     qni_area *a = &c->base.areas[which];
     const int64_t h = c->problem.h, stride = row_stride(c);
     const int64_t rows = which == SCALE ? 0 : (a->count + stride - h) / stride;
     for (int64_t i = 0; i < rows * h; i++) { // gaps keep their poison
-        const double v = which == X || which == RESIDUAL ? x_value(c, i / h)
-                                                         : 0.5 + qni_random_normal(&c->base.random);
+        const double v =
+            which == X || which == RESIDUAL ? x_value(c, i / h) : factor_value(c, which, i % h);
         qni_put(a->dtype, qni_area_host(a), i / h * stride + i % h, v);
     }
     if (which == SCALE && c->form->quant == QNI_NORM_STATIC)
@@ -526,6 +534,16 @@ static qn_status try_all_batches(qni_trial_run *run) {
     return st;
 }
 
+/** Tries LayerNorm of bf16 with weights in f32, of one batch and of several, of which few are due
+ *  in a quick run. */
+static qn_status try_wide_weights(qni_trial_run *run) {
+    qn_status st = QN_OK;
+    for (int i = 0; st == QN_OK && i < NUM_FORMS; i++)
+        if (forms[i].has_beta && forms[i].quant == QNI_NORM_PLAIN)
+            st = try_one(run, &forms[i], &shapes[2], QNI_BF16, QNI_F32, QNI_FP8_E4M3FN);
+    return st;
+}
+
 static qni_due is_due(const qni_walk *w) {
     const shape *s = &shapes[w->shape];
     return s->gap + s->h >= qni_far ? qni_walk_far(w) : QNI_DUE_BY_TURN;
@@ -540,6 +558,8 @@ static qn_status try_op(qni_trial_run *run, const qni_op *op) {
                   .thinning = quick ? 7 : 1,
                   .is_due = is_due};
     qn_status st = try_vectors(run);
+    if (st == QN_OK)
+        st = try_wide_weights(run);
     while (st == QN_OK && qni_walk_next(&w))
         st = try_one(run, &forms[w.form], &shapes[w.shape], (qni_dtype)w.type,
                      w.turn % 2 ? (qni_dtype)w.type : QNI_F32, (qni_fp8)(w.turn % QNI_NUM_FP8));

@@ -3,12 +3,12 @@
 // weights, FP8.
 //
 // Needs     nothing beyond vector instructions; FP8 conversions where the target has its own kind's
-// Tile      a lane holds 8 runs of 8 elements in registers where they stay in 16 bits, else 4
-//           (_rows: 1). A row belongs to 16 lanes (_rows: h <= 128) or to a workgroup; run c of the
-//           row to lane c % lanes, so that every load is of whole cache lines, and 16 neighbouring
-//           lanes hold the 128 elements of a group
+// Tile      a lane holds 8 runs of 8 elements in registers where they stay in 16 bits and a wave
+//           has 32 lanes, else 4 (_rows: 1). A row belongs to 16 lanes (_rows: h <= 128) or to a
+//           workgroup; run c of the row to lane c % lanes, so that every load is of whole cache
+//           lines, and 16 neighbouring lanes hold the 128 elements of a group
 // Launch    _rows: 256 threads, 16 rows a workgroup; else whole waves, up to 512 threads, a row a
-//           workgroup
+//           workgroup; on CDNA a workgroup of LayerNorm goes from row to row
 // Order     a lane with 8 runs sums up its even and its odd ones apart, as two lanes of twice as
 //           many do that have 4 each (_sum, for few rows). So a row's sums have the same bits by
 //           either kernel, whatever else is in the batch
@@ -18,203 +18,22 @@
 //           does not count and is not stored
 // Memory    rows without residual and gate stay in their 16 bits, for half the registers: several
 //           workgroups share a compute unit, and some load while others sum up. Weights come after
-//           the barrier, from the caches. Each row costs one barrier, where all that its statistics
-//           need is brought together
+//           the barrier, from the caches; on CDNA, where registers are more, with the row, and
+//           LayerNorm keeps them from row to row. Each row costs one barrier, where all that its
+//           statistics need is brought together
 // Source    arXiv:1910.07467 (RMSNorm), arXiv:1607.06450 (LayerNorm), FlashInfer's norm functions
-#include "norm_row_gpu.h"
+#include "norm_kept_gpu.h"
 
-enum { MAX_RUNS = 8 };
 QD_SHARED(sums);
 QD_SHARED(others); // largest magnitudes, or distances from the mean
 QD_SHARED(counts);
 
-/** What a kernel knows at compile time. */
-typedef struct mode {
-    int dtype, runs;
-    bool is_small; // 16 lanes a row
-    bool is_sum;   // the row may have a residual and a gate
-    bool is_quant; // out is FP8
-    bool is_layer; // LayerNorm
-    /** The kernel finds out at run time which of residual, gate, FP8 and weights there are, and of
-     *  which kinds. */
-    bool is_any;
-} mode;
-
-/** A lane's part of a row: raw holds t as it was loaded, sum holds t as a sum of what was
- *  loaded. */
-typedef struct kept {
-    qd_u32x4 raw[MAX_RUNS];
-    qd_f32x8 sum[MAX_RUNS];
-} kept;
-
-#define EACH_RUN QD_UNROLL for (int i = 0; i < m.runs; i++)
-/** A lane's runs are summed in parts: run i belongs to part i % parts. */
-enum { MAX_PARTS = 2 };
-QD_INLINE int parts_of(mode m) {
-    return m.runs == MAX_RUNS ? MAX_PARTS : 1;
-}
-#define EACH_PART QD_UNROLL for (int part = 0; part < parts_of(m); part++)
-#define RUN(i) (r->lane + (uint32_t)(i) * r->lanes)
-#define IS_IN(i) (RUN(i) < r->runs)
-#define AT(i) qd_min(RUN(i), r->runs - 1)
-
-QD_INLINE bool is_raw(mode m) {
-    return !m.is_sum && m.dtype != QD_F32;
-}
-
-/** Run i of t is used for the row's statistics, for its largest result, and for its results. */
-enum { FIRST, TOP, LAST };
-QD_INLINE qd_f32x8 t_of(mode m, const kept *k, int i, int use) {
-    return !is_raw(m)     ? k->sum[i]
-           : use == FIRST ? qd_from_16(m.dtype, k->raw[i])
-                          : qd_from_16_again(m.dtype, k->raw[i], use);
-}
-
-/** What is known of weights and beta when the code is compiled: they exist, in x's 16 bits; they
- *  exist, in f32; or nothing. In the first two cases FP8 is of the usual kind. */
-typedef enum weights { NARROW, WIDE, ANY } weights;
-
-/** Returns what is known of RMSNorm's weights: they have x's dtype, unless the kernel is for any
- *  weights. */
-QD_INLINE weights rms_weights(mode m) {
-    return m.is_any ? ANY : m.dtype == QD_F32 ? WIDE : NARROW;
-}
-
-/** Returns the row for its results, computed again so that it does not stay in registers through
- *  the barrier. */
-QD_INLINE row find_again(mode m, const qk_norm_args *g, const row *r) {
-    row again = find_row(m.dtype, g, qd_opaque(r->index), m.is_small);
-    again.lane = qd_opaque(again.lane);
-    return again;
-}
-
-// ---- loads
-
-QD_INLINE qd_f32x8 load_wide(const void *p, uint32_t c) {
-    const qd_u32x4 *at = (const qd_u32x4 *)p + 2 * (int64_t)c;
-    const qd_f32x4 low = __builtin_bit_cast(qd_f32x4, qd_const_load4(at));
-    const qd_f32x4 high = __builtin_bit_cast(qd_f32x4, qd_const_load4(at + 1));
-    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
-}
-
-QD_INLINE qd_f32x8 load_narrow(mode m, const void *p, uint32_t c) {
-    return qd_from_16(m.dtype, qd_const_load4((const qd_u32x4 *)p + c));
-}
-
-/** Loads run i of weight, beta or gate. */
-QD_INLINE qd_f32x8 load_factor(mode m, weights w, const qk_norm_args *g, const row *r,
-                               const void *p, int i) {
-    const bool is_wide = m.dtype == QD_F32 || w == WIDE || (w == ANY && g->weight_dtype == QD_F32);
-    return is_wide ? load_wide(p, AT(i)) : load_narrow(m, p, AT(i));
-}
-
-QD_INLINE void load_sums(mode m, const qk_norm_args *g, row *r, kept *k) {
-    qd_u32x4 x[MAX_RUNS], residual[MAX_RUNS];
-    EACH_RUN x[i] = qd_stream_load4((const qd_u32x4 *)r->x + AT(i));
-    if (r->residual)
-        EACH_RUN residual[i] = qd_stream_load4((const qd_u32x4 *)r->residual + AT(i));
-    r->lane = qd_opaque(r->lane);
-    EACH_RUN k->sum[i] = qd_from_16(m.dtype, x[i]);
-    if (r->gate)
-        EACH_RUN k->sum[i] *= load_factor(m, ANY, g, r, r->gate, i);
-    if (r->residual)
-        EACH_RUN k->sum[i] += qd_from_16(m.dtype, residual[i]);
-}
-
-QD_INLINE void load_wide_sums(mode m, const row *r, kept *k) {
-    EACH_RUN k->sum[i] = qd_load8(QD_F32, (const qd_f32x8 *)r->x + AT(i));
-    if (m.is_sum && r->gate)
-        EACH_RUN k->sum[i] *= load_wide(r->gate, AT(i));
-    if (m.is_sum && r->residual)
-        EACH_RUN k->sum[i] += qd_load8(QD_F32, (const qd_f32x8 *)r->residual + AT(i));
-}
-
-QD_INLINE void put_run(mode m, const row *r, void *p, int i, qd_f32x8 v) {
-    qd_store8_if(IS_IN(i), m.dtype, (void *)qd_at(m.dtype, p, (int64_t)RUN(i) * QD_RUN), v);
-}
-
-QD_INLINE void load_kept(mode m, const qk_norm_args *g, row *r, kept *k) {
-    if (m.dtype == QD_F32)
-        load_wide_sums(m, r, k);
-    else if (m.is_sum)
-        load_sums(m, g, r, k);
-    else
-        EACH_RUN k->raw[i] = qd_stream_load4((const qd_u32x4 *)r->x + AT(i));
-    if (m.is_layer && is_raw(m)) // each part begins with its first run
-        EACH_RUN EACH_PART k->raw[part].x = qd_after(k->raw[i].x, k->raw[part].x);
-}
-
-/** Returns y times the weights of run i. */
-QD_INLINE qd_f32x8 weigh(mode m, weights w, const qk_norm_args *g, const row *r, int i,
-                         qd_f32x8 y) {
-    if (w == ANY && !r->weight)
-        return y;
-    return y * (load_factor(m, w, g, r, r->weight, i) + g->weight_plus);
-}
-
-// ---- results
-
-/** Stores t as the residual, once all lanes have read the residual; lanes past the row's end have
- *  read its last run. */
-QD_INLINE void put_residual(mode m, const row *r, const kept *k) {
-    if (m.is_sum && r->residual)
-        EACH_RUN put_run(m, r, r->residual, i, k->sum[i]);
-}
-
-QD_INLINE void put_codes(weights w, const qk_norm_args *g, const row *r, int i, qd_f32x8 y) {
-    const bool is_usual = w != ANY || g->kind == QD_FP8_USUAL;
-    const qd_u32x2 codes = is_usual ? qd_encode8(QD_FP8_USUAL, y) : qd_encode8((int)g->kind, y);
-    qd_store2_if(IS_IN(i), (qd_u32x2 *)r->out + RUN(i), codes);
-}
-
-/** Returns the factor that turns group i of z into codes, and writes the group's scale; z times
- *  `inverse` are the results. */
-QD_INLINE float group_factor(const qk_norm_args *g, const row *r, int i, qd_f32x8 z,
-                             float inverse) {
-    const float scale = scale_of(g, qd_as_f32(qd_row_max(qd_run_top(z))) * inverse);
-    if (RUN(i) % QD_ROW == 0 && IS_IN(i))
-        r->scale[RUN(i) / QD_ROW * g->scale_col] = scale;
-    return inverse * qd_rcp(scale);
-}
-
-/** Returns the factor that turns a row of z into codes, and writes the row's scale; the row's
- *  largest z has the bits `top`. */
-QD_INLINE float token_factor(const qk_norm_args *g, const row *r, uint32_t top, float inverse) {
-    const float scale = scale_of(g, qd_as_f32(top) * inverse);
-    if (r->lane == 0)
-        *r->scale = scale;
-    return inverse * qd_rcp(scale);
-}
-
-/** Returns whether squares may leave f32's range. Those of f16's own values never do. */
-QD_INLINE bool may_leave_range(mode m, const row *r) {
-    return m.dtype != QD_F16 || (m.is_sum && (r->residual || r->gate));
-}
-
-/** Calls norm_scaled with what is known when the code is compiled. */
-QD_INLINE void scale_row(mode m, const qk_norm_args *g, const row *r, float factor) {
-    qk_norm_args known = *g;
-    row part = *r;
-    if (!m.is_quant)
-        known.quant = QK_NORM_PLAIN;
-    if (!m.is_any && m.is_quant)
-        known.kind = QD_FP8_USUAL;
-    if (!m.is_layer) {
-        known.subtracts_mean = known.rounds_first = 0;
-        part.beta = nullptr;
-    }
-    if (!m.is_sum)
-        part.residual = nullptr, part.gate = nullptr;
-    norm_scaled(m.dtype, true, &known, &part, factor);
-}
-
 // ---- RMSNorm
 
 /** Writes each part's sum over 16 lanes of the row to LDS, one part behind the other. */
-QD_INLINE void put_part(QD_LDS uint32_t (*lds)[QD_MAX_ROWS], int part, float v) {
+QD_INLINE void put_part(QD_LDS uint32_t *lds, int part, float v) {
     if (qd_thread() % QD_ROW == 0)
-        lds[0][(uint32_t)part * (__gpu_num_threads(0) / QD_ROW) + qd_thread() / QD_ROW] =
-            qd_as_u32(v);
+        lds[(uint32_t)part * (__gpu_num_threads(0) / QD_ROW) + qd_thread() / QD_ROW] = qd_as_u32(v);
 }
 
 /** Walks the sums of all parts that a row has written to LDS; each lane takes some of them, and 16
@@ -227,7 +46,7 @@ QD_INLINE void put_part(QD_LDS uint32_t (*lds)[QD_MAX_ROWS], int part, float v) 
 QD_INLINE float sum_and_top(mode m, const float lane_sums[MAX_PARTS], bool has_top, uint32_t *top) {
     qd_shared second = {others, 0};
     float sum = 0;
-    EACH_PART put_part(sums, part, qd_row_sum(lane_sums[part]));
+    EACH_PART put_part(sums[0], part, qd_row_sum(lane_sums[part]));
     const QD_LDS uint32_t *tops = has_top ? qd_put_row(&second, qd_row_max(*top)) : nullptr;
     qd_barrier();
     if (has_top)
@@ -246,13 +65,36 @@ QD_INLINE void lane_squares(mode m, bool has_top, const qk_norm_args *g, const r
         const float squares = run_squares(t);
         lane_sums[i % parts_of(m)] += IS_IN(i) ? squares : 0;
         if (has_top)
-            *top = qd_max(*top, qd_run_top(weigh(m, rms_weights(m), g, r, i, t)));
+            *top = qd_max(*top, qd_run_top(weigh(m, rms_weights(m), g, r, k, i, t)));
     }
 }
 
 QD_INLINE void put_rms(mode m, const qk_norm_args *g, const row *r, const kept *k, float inverse) {
-    EACH_RUN put_run(m, r, r->out, i,
-                     weigh(m, rms_weights(m), g, r, i, t_of(m, k, i, LAST) * inverse));
+    EACH_RUN put_run(m, rms_weights(m), r, r->out, i,
+                     weigh(m, rms_weights(m), g, r, k, i, t_of(m, k, i, LAST) * inverse));
+}
+
+/** Writes the codes of a lane's four runs z, times `inverse` and over the scales of their groups,
+ *  and the scales, of which one lane in four computes each. */
+QD_INLINE void put_four_groups(weights w, const qk_norm_args *g, const row *r,
+                               const qd_f32x8 z[QD_GROUPS], float inverse) {
+    const uint32_t own = qd_thread() % QD_ROW, scaled = RUN(own) / QD_ROW;
+    uint32_t top[QD_GROUPS];
+    QD_UNROLL for (int i = 0; i < QD_GROUPS; i++)
+        top[i] = qd_run_top(z[i]);
+    const float scale = scale_of(g, qd_as_f32(qd_four_tops(top)) * inverse);
+    const uint32_t factor = qd_as_u32(inverse * qd_rcp(scale));
+    if (own < QD_GROUPS && scaled * QD_ROW < r->runs)
+        r->scale[scaled * g->scale_col] = scale;
+    QD_UNROLL for (int i = 0; i < QD_GROUPS; i++)
+        put_codes(w, true, g, r, i, z[i] * qd_as_f32(qd_lane_of_four(factor, (uint32_t)i)));
+}
+
+QD_INLINE void put_rms_groups(mode m, const qk_norm_args *g, const row *r, const kept *k,
+                              float inverse) {
+    qd_f32x8 z[MAX_RUNS];
+    EACH_RUN z[i] = weigh(m, rms_weights(m), g, r, k, i, t_of(m, k, i, LAST));
+    put_four_groups(rms_weights(m), g, r, z, inverse);
 }
 
 /** Writes the codes of t times weights times `factor`. For groups the factor is `inverse` times
@@ -260,8 +102,8 @@ QD_INLINE void put_rms(mode m, const qk_norm_args *g, const row *r, const kept *
 QD_INLINE void put_rms_codes(mode m, bool is_group, const qk_norm_args *g, const row *r,
                              const kept *k, float inverse, float factor) {
     EACH_RUN {
-        const qd_f32x8 z = weigh(m, rms_weights(m), g, r, i, t_of(m, k, i, LAST));
-        put_codes(rms_weights(m), g, r, i,
+        const qd_f32x8 z = weigh(m, rms_weights(m), g, r, k, i, t_of(m, k, i, LAST));
+        put_codes(rms_weights(m), is_group, g, r, i,
                   z * (is_group ? group_factor(g, r, i, z, inverse) : factor));
     }
 }
@@ -276,7 +118,8 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
     else
         lane_squares(m, false, g, r, k, lane_sums, &top);
     const float sum = sum_and_top(m, lane_sums, m.is_quant && is_token, &top);
-    const float mean_square = sum * g->per_h + g->eps, factor = qk_norm_factor(mean_square);
+    const float mean_square = uniform(sum * g->per_h + g->eps);
+    const float factor = qk_norm_factor(mean_square);
     if (may_leave_range(m, r) && factor != 1.0f) {
         scale_row(m, g, r, factor);
         return;
@@ -286,6 +129,8 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
     put_residual(m, r, k);
     if (!m.is_quant || (m.is_any && g->quant == QK_NORM_PLAIN))
         put_rms(m, g, r, k, inverse);
+    else if (is_group && is_cdna)
+        put_rms_groups(m, g, r, k, inverse);
     else if (is_group)
         put_rms_codes(m, true, g, r, k, inverse, 0);
     else
@@ -307,7 +152,8 @@ QD_INLINE void rms_small(mode m, const qk_norm_args *g, const row *r, const kept
         t *= factor;
         square = small_square(g, r, t, factor);
     }
-    put_run(m, r, r->out, 0, weigh(m, rms_weights(m), g, r, 0, t * qd_inverse_root(square)));
+    put_run(m, rms_weights(m), r, r->out, 0,
+            weigh(m, rms_weights(m), g, r, k, 0, t * qd_inverse_root(square)));
 }
 
 // ---- LayerNorm
@@ -337,48 +183,59 @@ QD_INLINE partial lane_moments(mode m, int part, const row *r, const kept *k) {
         sum += IS_IN(i) ? s : 0;
         squares += IS_IN(i) ? q : 0;
         count += IS_IN(i) ? QD_RUN : 0;
+        if (m.is_loop)
+            qd_pin(); // else the scheduler takes more registers than there are
     }
     const float mean = sum * qd_rcp(count > 0 ? count : 1);
     return (partial){count, pivot + mean, squares - sum * mean};
 }
 
 /** Writes the moments of a part over 16 lanes to LDS. */
-QD_INLINE void put_moments(int part, partial a) {
+QD_INLINE void put_moments(int part, uint32_t turn, partial a) {
     const float count = qd_row_sum(a.count);
     const float row_mean = qd_row_sum(a.count * a.mean) * qd_rcp(count > 0 ? count : 1);
-    put_part(sums, part, row_mean);
-    put_part(others, part, qd_row_sum(a.spread + from_mean(a.count, a.mean, row_mean)));
-    put_part(counts, part, count);
+    put_part(sums[turn], part, row_mean);
+    put_part(others[turn], part, qd_row_sum(a.spread + from_mean(a.count, a.mean, row_mean)));
+    put_part(counts[turn], part, count);
 }
 
-/** Returns the row's variance plus eps, and sets *mean to the row's mean. */
+/** Returns the row's variance plus eps, and sets *mean to the row's mean. A workgroup's rows use
+ *  the halves of LDS in turn. */
 QD_INLINE float find_variance(mode m, const qk_norm_args *g, const row *r, const kept *k,
-                              float *mean) {
+                              uint32_t turn, float *mean) {
     float sum = 0, total = 0;
-    EACH_PART put_moments(part, lane_moments(m, part, r, k));
+    EACH_PART put_moments(part, turn, lane_moments(m, part, r, k));
     qd_barrier();
-    EACH_PUT(at) sum += qd_as_f32(counts[0][at]) * qd_as_f32(sums[0][at]);
+    EACH_PUT(at) sum += qd_as_f32(counts[turn][at]) * qd_as_f32(sums[turn][at]);
     *mean = qd_row_sum(sum) * g->per_h;
     EACH_PUT(at)
-    total += qd_as_f32(others[0][at]) +
-             from_mean(qd_as_f32(counts[0][at]), qd_as_f32(sums[0][at]), *mean);
-    return qd_row_sum(total) * g->per_h + g->eps;
+    total += qd_as_f32(others[turn][at]) +
+             from_mean(qd_as_f32(counts[turn][at]), qd_as_f32(sums[turn][at]), *mean);
+    return uniform(qd_row_sum(total) * g->per_h + g->eps);
+}
+
+/** Returns a run of weight or beta. On CDNA one kernel rounds results as if weights were in 16
+ *  bits, for which NaNs of f32 must be short ones, and the others are to give the same bits. */
+QD_INLINE qd_f32x8 layer_factor(mode m, weights w, const qk_norm_args *g, const row *r,
+                                const void *p, int i) {
+    const qd_f32x8 v = load_factor(m, w, g, r, p, i);
+    return is_cdna && m.dtype != QD_F32 && w == WIDE ? qd_with_short_nans(v) : v;
 }
 
 QD_INLINE qd_f32x8 layer_result(mode m, weights w, const qk_norm_args *g, const row *r,
                                 const kept *k, int i, float mean, float inverse) {
     const qd_f32x8 t = t_of(m, k, i, w == NARROW ? LAST : TOP), y = (t - mean) * inverse;
     if (w == ANY && (!r->weight || !r->beta)) {
-        const qd_f32x8 weighed = weigh(m, w, g, r, i, y);
+        const qd_f32x8 weighed = weigh(m, w, g, r, k, i, y);
         return r->beta ? weighed + load_factor(m, w, g, r, r->beta, i) : weighed;
     }
-    return __builtin_elementwise_fma(y, load_factor(m, w, g, r, r->weight, i) + g->weight_plus,
-                                     load_factor(m, w, g, r, r->beta, i));
+    return __builtin_elementwise_fma(y, layer_factor(m, w, g, r, r->weight, i) + g->weight_plus,
+                                     layer_factor(m, w, g, r, r->beta, i));
 }
 
 QD_INLINE void put_layer(mode m, weights w, const qk_norm_args *g, const row *r, const kept *k,
                          float mean, float inverse) {
-    EACH_RUN put_run(m, r, r->out, i, layer_result(m, w, g, r, k, i, mean, inverse));
+    EACH_RUN put_run(m, w, r, r->out, i, layer_result(m, w, g, r, k, i, mean, inverse));
 }
 
 QD_INLINE void put_layer_codes(mode m, const qk_norm_args *g, const row *r, const kept *k,
@@ -386,31 +243,21 @@ QD_INLINE void put_layer_codes(mode m, const qk_norm_args *g, const row *r, cons
     const float factor = 1.0f / *g->scale;
     EACH_RUN {
         const qd_f32x8 y = layer_result(m, ANY, g, r, k, i, mean, inverse);
-        put_codes(ANY, g, r, i, (g->rounds_first ? qd_rounded(m.dtype, y) : y) * factor);
+        put_codes(ANY, false, g, r, i, (g->rounds_first ? qd_rounded(m.dtype, y) : y) * factor);
     }
 }
 
-/** Writes the codes of a lane's four runs, and the scales of their groups, of which one lane in
- *  four computes each. */
 QD_INLINE void put_layer_groups(mode m, weights w, const qk_norm_args *g, const row *r,
                                 const kept *k, float mean, float inverse) {
-    const uint32_t own = qd_thread() % QD_ROW, scaled = RUN(own) / QD_ROW;
     qd_f32x8 y[QD_GROUPS];
-    uint32_t top[QD_GROUPS];
-    EACH_RUN {
-        y[i] = layer_result(m, w, g, r, k, i, mean, inverse);
-        top[i] = qd_run_top(y[i]);
-    }
-    const float scale = scale_of(g, qd_as_f32(qd_four_tops(top)));
-    const uint32_t factor = qd_as_u32(qd_rcp(scale));
-    if (own < QD_GROUPS && scaled * QD_ROW < r->runs)
-        r->scale[scaled * g->scale_col] = scale;
-    EACH_RUN put_codes(w, g, r, i, y[i] * qd_as_f32(qd_lane_of_four(factor, (uint32_t)i)));
+    EACH_RUN y[i] = layer_result(m, w, g, r, k, i, mean, inverse);
+    put_four_groups(w, g, r, y, 1);
 }
 
 QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
     float mean;
-    const float variance = find_variance(m, g, r, k, &mean), factor = qk_norm_factor(variance);
+    const float variance = find_variance(m, g, r, k, 0, &mean);
+    const float factor = qk_norm_factor(variance);
     if (may_leave_range(m, r) && factor != 1.0f) {
         scale_row(m, g, r, factor);
         return;
@@ -433,6 +280,70 @@ QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
         put_layer(m, NARROW, g, r, k, mean, inverse);
 }
 
+/** Weights and bias of a lane's runs. */
+typedef struct factors {
+    qd_f32x8 weight[MAX_RUNS], beta[MAX_RUNS];
+} factors;
+
+QD_INLINE void load_factors(mode m, weights w, const qk_norm_args *g, const row *r, factors *f) {
+    EACH_RUN {
+        f->weight[i] = layer_factor(m, w, g, r, r->weight, i);
+        f->beta[i] = layer_factor(m, w, g, r, r->beta, i);
+    }
+    EACH_RUN f->weight[i] += g->weight_plus;
+}
+
+QD_INLINE void load_any_factors(mode m, const qk_norm_args *g, const row *r, factors *f) {
+    if (g->weight_dtype == QD_F32)
+        load_factors(m, WIDE, g, r, f);
+    else
+        load_factors(m, NARROW, g, r, f);
+}
+
+/** Normalises a row. Where squares leave f32's range it reads the row's factors again, so that they
+ *  need no registers meanwhile. */
+QD_INLINE void layer_of_factors(mode m, const qk_norm_args *g, const row *r, const kept *k,
+                                factors *f, uint32_t turn) {
+    float mean;
+    const float variance = find_variance(m, g, r, k, turn, &mean);
+    const float factor = qk_norm_factor(variance), inverse = qd_inverse_root(variance);
+    if (may_leave_range(m, r) && factor != 1.0f) {
+        scale_row(m, g, r, factor);
+        load_any_factors(m, g, r, f);
+        return;
+    }
+    EACH_RUN {
+        put_run(m, NARROW, r, r->out, i,
+                __builtin_elementwise_fma((t_of(m, k, i, LAST) - mean) * inverse, f->weight[i],
+                                          f->beta[i]));
+        qd_pin();
+    }
+}
+
+/** Normalises the workgroup's rows, each of which is loaded while the one before is computed. The
+ *  factors stay in registers, as in f32 they are four times a row's bytes; but those of many
+ *  batches are read for each row. */
+QD_INLINE void layer_rows(mode m, const qk_norm_args *args) {
+    const qk_norm_args *g = args;
+    const uint32_t step = __gpu_num_blocks(0);
+    const bool has_batches = g->inner < g->rows;
+    kept next;
+    factors f;
+    const row first = find_row(m.dtype, g, qd_block(), false);
+    load_kept(m, g, &first, &next);
+    load_any_factors(m, g, &first, &f);
+    for (uint32_t at = qd_block(), turn = 0; at < g->rows; at += step, turn ^= 1) {
+        g = qd_reread(args);
+        const row r = find_row(m.dtype, g, at, false);
+        const kept k = next;
+        const row after = find_row(m.dtype, g, qd_min(at + step, g->rows - 1), false);
+        load_kept(m, g, &after, &next);
+        if (has_batches)
+            load_any_factors(m, g, &r, &f);
+        layer_of_factors(m, g, &r, &k, &f, turn);
+    }
+}
+
 enum { WAVE_ROWS = QD_WAVE / QD_ROW }; // small rows of a wave
 
 /** Finds this lane's row among small ones; `first` is the wave's first. Lanes past the last row
@@ -448,6 +359,10 @@ QD_INLINE row find_small_row(mode m, const qk_norm_args *g, uint32_t first) {
  *  counted from g->first. */
 QD_INLINE void norm(mode m, const qk_norm_args *g) {
     qd_begin();
+    if (m.is_loop) {
+        layer_rows(m, g);
+        return;
+    }
     const uint32_t waves = __gpu_num_threads(0) / QD_WAVE;
     const uint32_t at =
         g->first + (m.is_small ? (qd_block() * waves + qd_wave()) * WAVE_ROWS : qd_block());
@@ -475,7 +390,8 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
     KERNEL(QD_KERNEL(256) qk_rms_rows_##name, dtype, 1, .is_small = true)                          \
     KERNEL(QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name), dtype, most,               \
            .is_quant = true)                                                                       \
-    KERNEL(QD_KERNEL_WITHIN(512, 96, qk_layer_##name), dtype, most, .is_layer = true)              \
+    KERNEL(QD_LOOP_WAVES QD_KERNEL_WITHIN(512, 96, qk_layer_##name), dtype, most,                  \
+           .is_layer = true, .is_loop = is_cdna && dtype != QD_F32)                                \
     KERNEL(QD_KERNEL_WITHIN(512, 64, qk_layer_quant_##name), dtype, 4, .is_layer = true,           \
            .is_quant = true)                                                                       \
     UNBOUND(qk_rms_##name, dtype, most)                                                            \
@@ -486,5 +402,5 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
     UNBOUND(qk_layer_any_##name, dtype, 4, .is_sum = true, .is_quant = true, .is_layer = true,     \
             .is_any = true)
 OF_DTYPE(f32, QD_F32, 4, 80)
-OF_DTYPE(f16, QD_F16, 8, 88)
-OF_DTYPE(bf16, QD_BF16, 8, 72)
+OF_DTYPE(f16, QD_F16, is_cdna ? 4 : 8, 88)
+OF_DTYPE(bf16, QD_BF16, is_cdna ? 4 : 8, 72)

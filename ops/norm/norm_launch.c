@@ -107,8 +107,7 @@ double qni_norm_rms_rows_cost(const qni_variant *, const qn_device *, const void
 }
 
 /** If rows are few, the latency of each counts, and a kernel of sums spreads a row over twice the
- *  lanes. Where a wave has 64 lanes it is the faster one for many rows, too: 63 us in place of 72
- *  for LayerNorm of 8192 rows of 7168 on the modelled MI300X. */
+ *  lanes. Where a wave has 64 lanes, all kernels spread it as far. */
 double qni_norm_kept_cost(const qni_variant *variant, const qn_device *device,
                           const void *problem) {
     const qni_norm_problem *p = problem;
@@ -116,7 +115,7 @@ double qni_norm_kept_cost(const qni_variant *variant, const qn_device *device,
     const bool is_wide = device->target->wave_size == 64;
     if (variant->config.flags & QNI_NORM_GENERAL)
         return 3;
-    return variant->config.flags & QNI_NORM_SUM ? is_wide ? 0.9 : 1.5 : is_few ? 2 : 1;
+    return variant->config.flags & QNI_NORM_SUM ? 1.5 : is_few && !is_wide ? 2 : 1;
 }
 
 static qk_norm_args make_args(const qni_norm_problem *p) {
@@ -173,15 +172,17 @@ static qn_status launch(qn_stream *stream, const qni_norm_problem *p, const qni_
     return st;
 }
 
-/** Returns how many waves a row gets. A lane keeps 4 runs of 8 elements, or 8 runs if they stay in
- *  their 16 bits, which they do in rows without a sum, but for LayerNorm with scales of groups. A
- *  kernel of sums gives such a row exactly twice the waves, so that its sums have one order. */
+/** Returns how many waves a row gets. A lane keeps 4 runs of 8 elements. It keeps 8 if a wave has
+ *  32 lanes and they stay in their 16 bits, which they do in rows without a sum, but for LayerNorm
+ *  with scales of groups. A kernel of sums gives such a row exactly twice the waves, so that its
+ *  sums have one order. */
 static int64_t waves_of(uint32_t flags, const qni_norm_problem *p, int64_t wave) {
     constexpr uint32_t layer_quant = QNI_NORM_LAYER | QNI_NORM_QUANT;
     const bool may_be_raw = p->dtype != QNI_F32 && !has_sum(p) && !(flags & QNI_NORM_GENERAL) &&
                             (flags & layer_quant) != layer_quant;
-    const int64_t elements = wave * RUN * (may_be_raw ? 8 : 4);
-    return (p->h + elements - 1) / elements * (may_be_raw && flags & QNI_NORM_SUM ? 2 : 1);
+    const bool is_long = may_be_raw && wave == 32;
+    const int64_t elements = wave * RUN * (is_long ? 8 : 4);
+    return (p->h + elements - 1) / elements * (is_long && flags & QNI_NORM_SUM ? 2 : 1);
 }
 
 qn_status qni_norm_rms_rows(const qni_variant *variant, qn_stream *stream, const void *problem) {
@@ -189,9 +190,23 @@ qn_status qni_norm_rms_rows(const qni_variant *variant, qn_stream *stream, const
     return launch(stream, p, &variant->config.kernel[p->dtype], ROWS_PER_GROUP, ROWS_THREADS);
 }
 
+/** Launches LayerNorm where waves have 64 lanes: no more workgroups than have room at once, which
+ *  go from row to row. */
+static qn_status launch_loop(qn_stream *stream, const qni_norm_problem *p,
+                             const qni_kernel_ref *kernel, int64_t waves) {
+    constexpr int64_t waves_per_unit = 12; // with 168 registers
+    const qk_norm_args args = make_args(p);
+    const int64_t room = stream->device->info.num_compute_units * (waves_per_unit / waves);
+    const uint32_t grid[3] = {(uint32_t)(p->rows < room ? p->rows : room), 1, 1};
+    return qni_launch(stream, kernel, grid, (uint32_t)waves * 64, &args, sizeof args);
+}
+
 qn_status qni_norm_kept(const qni_variant *variant, qn_stream *stream, const void *problem) {
     const qni_norm_problem *p = problem;
     const int64_t wave = stream->device->target->wave_size;
+    if (wave == 64 && p->dtype != QNI_F32 && variant->config.flags == QNI_NORM_LAYER)
+        return launch_loop(stream, p, &variant->config.kernel[p->dtype],
+                           waves_of(variant->config.flags, p, wave));
     return launch(stream, p, &variant->config.kernel[p->dtype], 1,
                   waves_of(variant->config.flags, p, wave) * wave);
 }
