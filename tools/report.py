@@ -21,6 +21,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [TOP / f"docs/{name}.md" for name in ("performance", "performance_h200", "performance_modelled", "profiles")]
 MARKED = re.compile(r"(<!-- report: (\S+) -->\n).*?(<!-- end report -->)", re.S)
 CHIPS = {"gfx942": "MI300X", "gfx950": "MI355X"}
+MODELLED = {"gfx942": "MI300X", "gfx1151": "Strix Halo", "gfx1201": "Radeon RX 9070 XT"}
 SIDES = ["quern", "copy", "eager", "compile", "triton", "flashinfer"]
 
 
@@ -130,7 +131,7 @@ def modelled_ratio(row, side):
 
 def modelled_rows(report, titles, rows):
     chip = report.get("chip", "gfx942")
-    name = {"gfx942": "MI300X", "gfx1151": "Strix Halo", "gfx1201": "Radeon RX 9070 XT"}[chip]
+    name = MODELLED[chip]
     return (f"Modelled {name}, `sim:{chip}`. Microseconds with the board's limit of power, in brackets without it:\n\n"
             f"    {report['command']}\n\n" + table([*titles, "quern / AITER", "quern / Triton"], rows))
 
@@ -279,7 +280,7 @@ def modelled_rows_table(report):
     """Returns the table of what bench/sim_rows.py wrote: modelled microseconds of row ops and of a copy of as many bytes."""
     rows = [[f"`{r['op']}`", r["problem"], f"{r['us']:.1f}", f"{r['bytes'] / r['us'] / 1e6:.2f}", f"{r['copy_us']:.1f}",
              f"{r['copy_us'] / r['us']:.2f}"] for r in report["rows"]]
-    return (f"Modelled MI300X, `sim:gfx942`:\n\n    {report['command']}\n\n" +
+    return (f"Modelled {MODELLED[report['chip']]}, `sim:{report['chip']}`:\n\n    {report['command']}\n\n" +
             table(["op", "problem", "µs", "TB/s", "copy, µs", "speed of the copy's"], rows))
 
 
