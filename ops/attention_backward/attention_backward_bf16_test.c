@@ -9,6 +9,7 @@
 static const qni_op in_plain_vectors;
 #define qni_op_attention_backward in_plain_vectors
 #define qni_family_attention_backward family_in_plain_vectors
+#define qni_backward_check check_in_plain_vectors
 #include "attention_backward_check.c"
 #undef qni_op_attention_backward
 

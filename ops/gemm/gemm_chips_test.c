@@ -23,7 +23,7 @@ static void problems_agree(void **) {
 }
 
 #define BF QNI_BF16
-#define PLAIN(M, N, K, AB, ...)                                                                    \
+#define UNPACKED(M, N, K, AB, ...)                                                                 \
     {.m = M, .n = N, .k = K, .dtype_a = AB, .dtype_b = AB, .dtype_d = BF, __VA_ARGS__}
 #define PACKED(M, N, K, D)                                                                         \
     {.m = M,                                                                                       \
@@ -38,11 +38,11 @@ static void problems_agree(void **) {
 static void levels_agree(void **) {
     static const qni_gemm_spec specs[] = {
         PACKED(130, 140, 412, BF),
-        PLAIN(70, 66, 200, QNI_E4M3FN),
-        PLAIN(70, 140, 200, QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE),
-        PLAIN(70, 66, 200, BF),
-        PLAIN(70, 66, 200, QNI_F16),
-        PLAIN(70, 66, 200, QNI_F32),
+        UNPACKED(70, 66, 200, QNI_E4M3FN),
+        UNPACKED(70, 140, 200, QNI_E4M3FN, .scales_a = QNI_SCALES_ROWS, .scales_b = QNI_SCALES_ONE),
+        UNPACKED(70, 66, 200, BF),
+        UNPACKED(70, 66, 200, QNI_F16),
+        UNPACKED(70, 66, 200, QNI_F32),
         CASES_ACROSS(BF),
         CASES_ACROSS(QNI_F16)};
     run_levels(specs, sizeof specs / sizeof *specs);
@@ -117,7 +117,7 @@ static void nothing_behind_operands_is_read(void **) {
 
 /** Runs the kernels that convert FP8 to bf16 on the way to LDS. */
 static void fp8_through_bf16_agrees(void **) {
-    static const qni_gemm_spec fp8 = PLAIN(40, 66, 130, QNI_E4M3FN);
+    static const qni_gemm_spec fp8 = UNPACKED(40, 66, 130, QNI_E4M3FN);
     qni_gemm_case c;
     int ran = 0;
     assert_int_equal(qni_gemm_case_create(&c, stream, &fp8, 4), QN_OK);

@@ -183,7 +183,7 @@ static void test_groups(void **) {
     assert_int_equal(qn_mla_decode(stream, &args), QN_OK);
     for (int64_t n = 0; n < TOKENS * HEADS * DIM; n++)
         assert_true(at(&o, n) == 0.25 * 3);
-    assert_true(fabs(at(&lse, 0) - ROPE * 64.5 / log(2)) < 0.1);
+    assert_true(fabs(at(&lse, 0) - (double)ROPE * 64.5 / log(2)) < 0.1);
     fill(&q_pe, 0), fill(&q_nope, 16); // keys of 1, 2, 3 / 4, 4 and 5: the last one, by far
     args.is_causal = false;
     assert_int_equal(qn_mla_decode(stream, &args), QN_OK);
