@@ -54,8 +54,8 @@ typedef struct qni_gemm_problem {
     // Strides are 0 where one scale stands for all.
     int64_t scale_a_group, scale_a_row, scale_a_kb;
     int64_t scale_b_group, scale_b_nb, scale_b_kb;
-    int64_t scale_b_columns; // nb counts so many columns: 128 or 1
-    int64_t m_alignment, expected_m;
+    int64_t scale_b_columns;         // nb counts so many columns: 128 or 1
+    int64_t m_alignment, expected_m; // m_alignment: above 0 with groups by ends
     bool is_packed, zero_padding;
     int64_t packed_n, packed_k; // packed: n and k rounded up as qn_gemm_packed_shape said
 } qni_gemm_problem;

@@ -393,24 +393,34 @@ static void bad_groups_stay_inside(void **) {
 
 // ---- grids
 
-/** Returns the most tiles of `rows` rows that groups have who share up to `left` rows. */
-static int64_t most_tiles(int64_t groups, int64_t left, int64_t rows) {
+/** Returns the most tiles of `rows` rows that groups have who share up to `left` rows, and each of
+ *  which begins at a multiple of `place`. */
+static int64_t most_tiles(int64_t groups, int64_t left, int64_t rows, int64_t place) {
     int64_t most = 0;
     for (int64_t own = 0; groups > 0 && own <= left; own++) {
-        const int64_t tiles = (own + rows - 1) / rows + most_tiles(groups - 1, left - own, rows);
+        const int64_t places = (own + place - 1) / place * place;
+        const int64_t rest = most_tiles(groups - 1, left - places, rows, place);
+        const int64_t tiles = (own + rows - 1) / rows + rest;
         most = tiles > most ? tiles : most;
     }
     return most;
 }
 
-/** A grid has a place for every tile that groups by ends can have, and no more. */
+/** A grid has a place for every tile that groups by ends can have. It has no more where groups
+ *  begin anywhere, and never more than there. */
 static void grids_have_as_many_tiles_as_groups_can(void **) {
     for (int64_t groups = 1; groups <= 4; groups++)
         for (int64_t m = 0; m <= 9; m++)
-            for (int64_t rows = 1; rows <= 4; rows++) {
-                const qni_gemm_problem p = {
-                    .m = m, .n = 1, .groups = groups, .grouping = QN_GEMM_GROUPED_ENDS};
-                assert_int_equal(qni_gemm_count_tiles(&p, rows, 1), most_tiles(groups, m, rows));
+            for (int64_t i = 0; i < 4 * 10; i++) {
+                const int64_t rows = 1 + i % 4, place = 1 + i / 4;
+                const qni_gemm_problem p = {.m = m,
+                                            .n = 1,
+                                            .groups = groups,
+                                            .grouping = QN_GEMM_GROUPED_ENDS,
+                                            .m_alignment = place};
+                const int64_t tiles = qni_gemm_count_tiles(&p, rows, 1);
+                assert_true(tiles >= most_tiles(groups, m, rows, place));
+                assert_true(tiles <= most_tiles(groups, m, rows, 1));
             }
 }
 
