@@ -49,8 +49,9 @@ function(quern_defines_for target defines out)
 endfunction()
 
 # Of which image another one is packed as a difference: for a family's target the same image for a chip of the family, for
-# Hopper the one for sm_80, else the source's first image for the target. Sets OUT to ID.TARGET, or to nothing. The first image for each source and target
-# stands in the global property quern_first_SOURCE_TARGET.
+# gfx950 the one for gfx942, for Hopper the one for sm_80, else the source's first image for the target. Sets OUT to ID.TARGET,
+# or to nothing. The first image for each source and target stands in the global property quern_first_SOURCE_TARGET.
+set(quern_chip_of_gfx950 gfx942)
 set(quern_chip_of_gfx11-generic gfx1151)
 set(quern_chip_of_gfx12-generic gfx1201)
 set(quern_chip_of_sm_90a sm_80)
