@@ -179,13 +179,7 @@ QD_INLINE void finish(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
     const uint32_t row = tile->row + qd_lane() % 32;
     qd_f32x4 values = {low.x, low.y, high.x, high.y};
 #ifdef QK_FULL
-    QK_GEMM_EACH_RATIO(g, {
-        values = qk_gemm_finish_full(g, row, column, ratio, values);
-        if (qk_gemm_has_codes(g))
-            qk_gemm_store_given(g, scaling, tile, row, column / ratio, ratio, values);
-        else
-            qk_gemm_store_columns(g, tile, row, column / ratio, ratio, values);
-    })
+    qk_gemm_end_columns(g, scaling, tile, row, column, values);
 #else
     (void)scaling;
     if (g->has_epilogue)

@@ -178,6 +178,23 @@ QD_INLINE void qk_gemm_store_given(const qk_gemm_args *g, const qk_gemm_scaling 
     qk_gemm_store_codes(g, tile, row, column, qd_min(columns - column, 4 / ratio), codes);
 }
 
+QD_INLINE void qk_gemm_end_at(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
+                              const qk_gemm_tile *tile, uint32_t row, uint32_t column,
+                              uint32_t ratio, qd_f32x4 values) {
+    values = qk_gemm_finish_full(g, row, column, ratio, values);
+    if (qk_gemm_has_codes(g))
+        qk_gemm_store_given(g, scaling, tile, row, column / ratio, ratio, values);
+    else
+        qk_gemm_store_columns(g, tile, row, column / ratio, ratio, values);
+}
+
+/** Finishes and stores four columns of a row of the product, without asking another lane. */
+QD_INLINE void qk_gemm_end_columns(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
+                                   const qk_gemm_tile *tile, uint32_t row, uint32_t column,
+                                   qd_f32x4 values) {
+    QK_GEMM_EACH_RATIO(g, qk_gemm_end_at(g, scaling, tile, row, column, ratio, values);)
+}
+
 /** Quantises a row's 128 columns of d, of which each of 16 neighbouring lanes has eight, from
  *  `column` on; columns from `end` on do not exist. All 16 lanes take part. */
 QD_INLINE void qk_gemm_quantize8(const qk_gemm_args *g, const qk_gemm_scaling *scaling,
