@@ -30,9 +30,12 @@ typedef struct qk_norm_args {
 
 /** Returns the factor by which a row's elements are multiplied before its sums are computed again,
  *  because squares left f32's range; 1: the sums are right. The mean square with eps tells: below
- *  2^-110 squares may have lost bits, and a NaN may come of infinities. */
-static inline float qk_norm_factor(float mean_square) {
-    return mean_square < 0x1p-110f ? 0x1p100f : mean_square <= __FLT_MAX__ ? 1.0f : 0x1p-90f;
+ *  2^-110 squares may have lost bits, and a NaN may come of infinities. Elements whose mean is 1 or
+ *  more and whose squared distances from the mean are so small are equal. */
+static inline float qk_norm_factor(float mean_square, float mean) {
+    if (mean_square < 0x1p-110f)
+        return mean < 1 && mean > -1 ? 0x1p100f : 1.0f;
+    return mean_square <= __FLT_MAX__ ? 1.0f : 0x1p-90f;
 }
 
 #endif

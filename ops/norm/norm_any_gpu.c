@@ -23,7 +23,7 @@ QD_INLINE void norm_read(int dtype, const qk_norm_args *g, const row *r, qd_shar
     EACH_READ(c, r->lane, r->lanes)
     squares = add_squares(g, false, load_t(dtype, false, g, r, c), s.mean, c, squares);
     const float mean_square = sum_lanes(false, shared, run_sum(squares)) / (float)g->h + g->eps;
-    const float factor = qk_norm_factor(mean_square);
+    const float factor = qk_norm_factor(mean_square, s.mean);
     if (factor != 1.0f) {
         norm_scaled(dtype, false, g, r, factor);
         return;

@@ -119,7 +119,7 @@ QD_INLINE void rms(mode m, const qk_norm_args *g, row *r, const kept *k) {
         lane_squares(m, false, g, r, k, lane_sums, &top);
     const float sum = sum_and_top(m, lane_sums, m.is_quant && is_token, &top);
     const float mean_square = uniform(sum * g->per_h + g->eps);
-    const float factor = qk_norm_factor(mean_square);
+    const float factor = qk_norm_factor(mean_square, 0);
     if (may_leave_range(m, r) && factor != 1.0f) {
         scale_row(m, g, r, factor);
         return;
@@ -147,7 +147,7 @@ QD_INLINE float small_square(const qk_norm_args *g, const row *r, qd_f32x8 t, fl
 QD_INLINE void rms_small(mode m, const qk_norm_args *g, const row *r, const kept *k) {
     qd_f32x8 t = t_of(m, k, 0, FIRST);
     float square = small_square(g, r, t, 1);
-    const float factor = qk_norm_factor(square);
+    const float factor = qk_norm_factor(square, 0);
     if (qd_ballot(factor != 1.0f)) { // the whole wave: it sums up all of its rows
         t *= factor;
         square = small_square(g, r, t, factor);
@@ -257,7 +257,7 @@ QD_INLINE void put_layer_groups(mode m, weights w, const qk_norm_args *g, const 
 QD_INLINE void layer(mode m, const qk_norm_args *g, row *r, const kept *k) {
     float mean;
     const float variance = find_variance(m, g, r, k, 0, &mean);
-    const float factor = qk_norm_factor(variance);
+    const float factor = qk_norm_factor(variance, mean);
     if (may_leave_range(m, r) && factor != 1.0f) {
         scale_row(m, g, r, factor);
         return;
@@ -306,7 +306,7 @@ QD_INLINE void layer_of_factors(mode m, const qk_norm_args *g, const row *r, con
                                 factors *f, uint32_t turn) {
     float mean;
     const float variance = find_variance(m, g, r, k, turn, &mean);
-    const float factor = qk_norm_factor(variance), inverse = qd_inverse_root(variance);
+    const float factor = qk_norm_factor(variance, mean), inverse = qd_inverse_root(variance);
     if (may_leave_range(m, r) && factor != 1.0f) {
         scale_row(m, g, r, factor);
         load_any_factors(m, g, r, f);

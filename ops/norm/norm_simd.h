@@ -311,7 +311,7 @@ QN_INLINE moments find_moments(mix m, const qni_norm_problem *p, const row ends[
     float square;
     do // a loop, so that the code exists once
         square = find_sums(m, p, ends, &s);
-    while (s.factor == 1 && (s.factor = qk_norm_factor(square)) != 1);
+    while (s.factor == 1 && (s.factor = qk_norm_factor(square, s.mean)) != 1);
     s.inverse = square <= 0 ? 0 : 1.0f / sqrtf(square);
     return s;
 }

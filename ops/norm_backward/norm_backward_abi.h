@@ -32,4 +32,17 @@ typedef struct qk_norm_backward_args {
     uint32_t weight_dtype, subtracts_mean; // weight_dtype: gate's too
 } qk_norm_backward_args;
 
+/** Most times that a row's mean and mean square are found. */
+enum { QK_NORM_TURNS = 3 };
+
+/** Returns whether a row's mean and mean square, with eps, are to be found once more: by elements
+ *  times the factor, which is then set, or from elements less the mean found first, as the error of
+ *  that mean may be larger than what the elements differ by. */
+static inline bool qk_norm_again(float square, float *mean, float *factor) {
+    const float wanted = *factor == 1.0f ? qk_norm_factor(square, *mean) : 1.0f;
+    *mean = wanted < 1 ? 0 : *mean * wanted;
+    *factor *= wanted;
+    return wanted != 1.0f || *mean * *mean * 0x1p-16f > square;
+}
+
 #endif

@@ -46,14 +46,15 @@ QD_INLINE qd_f32x8 g_of(int dtype, const qk_norm_backward_args *g, const part *o
                      : d;
 }
 
+/** Adds to s->mean what the elements differ from it by, in the mean. Returns the mean square of what
+ *  they then differ by, with eps. */
 QD_INLINE float find_square(int dtype, const qk_norm_backward_args *g, const row *r, moments *s,
                             sums *shared) {
     qd_f32x8 squares = 0;
     float sum = 0;
-    s->mean = 0;
     if (g->subtracts_mean) {
         EACH_READ(c) sum += run_sum(x_of(dtype, g, r, c, s));
-        s->mean = sum_lanes(shared, sum) * g->per_h;
+        s->mean += sum_lanes(shared, sum) * g->per_h;
     }
     EACH_READ(c) {
         const qd_f32x8 x = x_of(dtype, g, r, c, s);
@@ -118,9 +119,11 @@ QD_INLINE void backward_row(int dtype, const qk_norm_backward_args *g, const par
     const row r = find_row(dtype, g, index);
     moments s = {.factor = 1};
     float square = find_square(dtype, g, &r, &s, shared);
-    s.factor = uniform(qk_norm_factor(square));
-    if (s.factor != 1.0f)
+    QD_NO_UNROLL for (int turn = 1; turn < QK_NORM_TURNS; turn++) {
+        if (!qk_norm_again(square, &s.mean, &s.factor))
+            break;
         square = find_square(dtype, g, &r, &s, shared);
+    }
     s.inverse = qd_inverse_root(square);
     find_means(dtype, qd_reread(g), of, &r, &s, is_first, shared);
     write_dx(dtype, qd_reread(g), of, &r, &s, is_first);

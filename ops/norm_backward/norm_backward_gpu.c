@@ -103,14 +103,14 @@ QD_INLINE void forget(mode m, kept *k) {
     EACH_RUN k->d.bits[i] = qd_opaque4(k->d.bits[i]);
 }
 
-/** Finds the mean, and the mean square of what differs from it, with eps. */
+/** Adds to s->mean what the elements differ from it by, in the mean. Returns the mean square of what
+ *  they then differ by, with eps. */
 QD_INLINE float find_square(mode m, const qk_norm_backward_args *g, const kept *k, moments *s,
                             sums *shared) {
     float sum = 0, squares = 0;
-    s->mean = 0;
     if (g->subtracts_mean) {
         EACH_RUN sum += IS_IN(i) ? run_sum(x_of(m, k, i, s)) : 0;
-        s->mean = sum_lanes(shared, sum) * g->per_h;
+        s->mean += sum_lanes(shared, sum) * g->per_h;
     }
     EACH_RUN {
         const qd_f32x8 x = x_of(m, k, i, s);
@@ -176,9 +176,11 @@ QD_INLINE void backward_row(mode m, const qk_norm_backward_args *g, const part *
         load_piece(m, g, r.d_sum, &d_sum);
     load_row(m, g, m.is_ahead ? next : index, m.is_ahead ? &ahead : k);
     float square = find_square(m, g, k, &s, shared);
-    s.factor = uniform(qk_norm_factor(square));
-    if (s.factor != 1.0f)
+    QD_NO_UNROLL for (int turn = 1; turn < QK_NORM_TURNS; turn++) {
+        if (!qk_norm_again(square, &s.mean, &s.factor))
+            break;
         square = find_square(m, g, k, &s, shared);
+    }
     s.inverse = qd_inverse_root(square);
     forget(m, k);
     find_means(m, qd_reread(g), of, k, &s, c, shared);

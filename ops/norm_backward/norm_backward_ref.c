@@ -25,8 +25,9 @@ static moments normalise(const qni_norm_backward_problem *p, const qni_norm_grad
     double magnitude = 0, square = 0;
     for (int64_t i = 0; i < p->h; i++) {
         magnitude += fabs(out->n[i]) / h;
-        m.mean += p->subtracts_mean ? out->n[i] / h : 0;
+        m.mean += p->subtracts_mean ? out->n[i] : 0;
     }
+    m.mean /= h; // of the sum, which is exact for equal elements
     for (int64_t i = 0; i < p->h; i++)
         square += (out->n[i] - m.mean) * (out->n[i] - m.mean) / h;
     const double root = sqrt(square + (double)p->eps);

@@ -60,11 +60,11 @@ QN_INLINE float sum_of(f32v v) {
 
 // ---- passes over a row
 
-/** Writes x times the factor to n. Returns its sum, or the sum of its squares. */
-QN_INLINE float take_x(mix m, const row *r, float factor, bool squares) {
+/** Writes x times the factor, less the pivot, to n. Returns its sum, or the sum of its squares. */
+QN_INLINE float take_x(mix m, const row *r, float factor, float pivot, bool squares) {
     f32v sum = {};
     EACH_VECTOR(i, r) {
-        const f32v t = load_left(m.dtype, r, r->x, i) * factor;
+        const f32v t = keep_left(r, i, load_left(m.dtype, r, r->x, i) * factor - pivot);
         sum = squares ? fma_of(t, t, sum) : sum + t;
         memcpy(r->n + i, &t, sizeof t);
     }
@@ -83,21 +83,26 @@ QN_INLINE float subtract_mean(const row *r, float mean) {
     return sum_of(sum);
 }
 
-/** Finds mean and root of the row. Squares that leave f32's range are found once more, from
- *  elements times a power of two. */
+/** Writes x times the factor, less its mean, to n, and adds to the mean what it differs by from the
+ *  one that s has. Returns the mean square of n, with eps. */
+QN_INLINE float find_square(mix m, const qni_norm_backward_problem *p, const row *r, moments *s) {
+    const float h = (float)r->h;
+    float square = take_x(m, r, s->factor, s->mean, !p->subtracts_mean) / h;
+    if (p->subtracts_mean) {
+        s->mean += square;
+        square = subtract_mean(r, square) / h;
+    }
+    return square + p->eps * s->factor * s->factor;
+}
+
+/** Finds mean and root of the row. */
 QN_INLINE moments find_root(mix m, const qni_norm_backward_problem *p, const row *r) {
     moments s = {.factor = 1};
-    const float h = (float)r->h;
     float square;
-    do { // a loop, so that the code exists once
-        if (p->subtracts_mean) {
-            s.mean = take_x(m, r, s.factor, false) / h;
-            square = subtract_mean(r, s.mean) / h;
-        } else {
-            square = take_x(m, r, s.factor, true) / h;
-        }
-        square += p->eps * s.factor * s.factor;
-    } while (s.factor == 1 && (s.factor = qk_norm_factor(square)) != 1);
+    int turn = 0;
+    do // a loop, so that the code exists once
+        square = find_square(m, p, r, &s);
+    while (++turn < QK_NORM_TURNS && qk_norm_again(square, &s.mean, &s.factor));
     s.inverse = square <= 0 ? 0 : 1.0f / sqrtf(square);
     return s;
 }
