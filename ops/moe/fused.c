@@ -171,11 +171,12 @@ static qn_status check_weights(const qn_fused_moe_args *a, layer *l) {
 }
 
 /** Returns whether the first product acts on its results: SiLU-and-multiply of pairs side by side.
- *  A scale of pairs is of 256 columns, which no tile of a GPU's kernels for packed weights has: the
- *  kernel for any shape that has them is slower than product and activation apart. */
+ *  A scale of pairs is of 256 columns, which of a GPU's kernels only Hopper's for plain weights have
+ *  a tile for: the kernel for any shape is slower than product and activation apart. */
 static bool has_epilogue(const qn_fused_moe_args *a, const qn_device *device) {
+    const bool has_tile = !a->w_is_packed && qni_has(device, QNI_F(WGMMA));
     const bool is_too_wide =
-        a->w_is_packed && qni_is_fp8(qni_dtype_of(a->w2)) && qni_has(device, QNI_F(GPU));
+        qni_is_fp8(qni_dtype_of(a->w2)) && qni_has(device, QNI_F(GPU)) && !has_tile;
     return a->is_interleaved && a->function == QN_MOE_SILU &&
            !(a->limit > 0 && a->limit < HUGE_VALF) && !is_too_wide;
 }
