@@ -6,7 +6,7 @@
     tools/shipped_tune.py --work FOLDER                             goes on with what an earlier run has left in FOLDER
     tools/shipped_tune.py --targets gfx942 --models Qwen --list     only lists some of the layers
 
-The layers are those of the models below, each once. Times are modelled (docs/clock.md), of a sample of each kernel's
+The layers are those of the models below, each once. The table keeps what it has of layers that FOLDER knows nothing of. Times are modelled (docs/clock.md), of a sample of each kernel's
 workgroups for products and attention, of those of one XCD for the others. Of products the kernels of least cost are tried.
 Kernels for any shape are left out where they are the slow ones of their op.
 """
@@ -93,12 +93,12 @@ def layers_of(target):
             yield from ((model, arguments_of(kind, shape, wanted)) for shape in shapes.split())
 
 
-def jobs_of(options):
+def jobs_of(targets, ops, models=""):
     """Returns (target, model, words) of every layer, those of one shape once."""
     jobs = {}
-    for target in options.targets.split(","):
+    for target in targets.split(","):
         for model, words in layers_of(target):
-            if options.models in model and words[0] in options.ops.split(","):
+            if models in model and words[0] in ops.split(","):
                 jobs.setdefault((target, *words), (target, model, words))
     return list(jobs.values())
 
@@ -195,21 +195,49 @@ def describe(problem, problems):
     return [f"# {problem.text}: {kernel}, as by costs, {problem.times[kernel]:g} us{other}"]
 
 
+def name_of(job):
+    """Returns the line of the table above a layer's."""
+    return f"# {job[0]}: {' '.join(job[2])}"
+
+
+def kept_of(path):
+    """Returns the lines that the table at path has of each layer, by the layer's name."""
+    kept, name = {}, None
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        if line == "#":
+            name = None
+        elif re.match(r"# gfx\w+: \w+ --shapes ", line):
+            name = line
+            kept[name] = []
+        elif name:
+            kept[name].append(line)
+    return kept
+
+
+def lines_of(options, job, kept):
+    """Returns the lines of a layer; none if it was never measured."""
+    path = file_of(options.work, job)
+    if not path.with_suffix(".done").exists():
+        return kept.get(name_of(job))
+    problems = problems_of(path.read_text(encoding="utf-8"))
+    return [line for problem in problems for line in describe(problem, problems)]
+
+
 def table_of(options, jobs):
     """Returns the whole table's lines."""
     lines = ["quern tune 1", "# quern's own table: what quern tune measured on modelled chips (docs/clock.md), made by",
              "# tools/shipped_tune.py. Calls go by it unless QUERN_TUNE names another table, or is none."]
-    heading = None
+    heading, kept = None, kept_of(options.output)
+    for name in kept.keys() - {name_of(job) for job in jobs}:
+        print(f"{options.output}: left out, as no model has it any more: {name[2:]}", file=sys.stderr)
     for job in jobs:
-        path = file_of(options.work, job)
-        if not path.with_suffix(".done").exists():
+        found = lines_of(options, job, kept)
+        if found is None:
             continue
         if (job[0], job[1]) != heading:
             heading = job[0], job[1]
-            lines += ["#", f"# {job[0]}: {job[1]}"]
-        problems = problems_of(path.read_text(encoding="utf-8"))
-        for problem in problems:
-            lines += describe(problem, problems)
+            lines += ["#", f"# {job[0]}, {job[1]}"]
+        lines += [name_of(job), *found]
     return lines
 
 
@@ -228,14 +256,15 @@ def read_options():
 
 def main():
     options = read_options()
-    jobs = jobs_of(options)
+    every = jobs_of(TARGETS, OPS)
+    jobs = jobs_of(options.targets, options.ops, options.models)
     if options.list:
         for target, model, words in jobs:
             print(target, *words, f"# {model}")
         return 0
     options.work.mkdir(parents=True, exist_ok=True)
     failed = measure_all(options, jobs)
-    options.output.write_text("\n".join(table_of(options, jobs)) + "\n", encoding="utf-8")
+    options.output.write_text("\n".join(table_of(options, every)) + "\n", encoding="utf-8")
     print(f"{options.output}: {len(jobs) - failed} of {len(jobs)} layers", file=sys.stderr)
     return 1 if failed else 0
 
