@@ -171,8 +171,8 @@ static qn_status check_weights(const qn_fused_moe_args *a, layer *l) {
 }
 
 /** Returns whether the first product acts on its results: SiLU-and-multiply of pairs side by side.
- *  A scale of pairs is of 256 columns, which of a GPU's kernels only Hopper's for plain weights have
- *  a tile for: the kernel for any shape is slower than product and activation apart. */
+ *  A scale of pairs is of 256 columns. Of a GPU's kernels only Hopper's for plain weights have a
+ *  tile for it: the kernel for any shape is slower than product and activation apart. */
 static bool has_epilogue(const qn_fused_moe_args *a, const qn_device *device) {
     const bool has_tile = !a->w_is_packed && qni_has(device, QNI_F(WGMMA));
     const bool is_too_wide =

@@ -125,8 +125,8 @@ static qni_extent extent_of(const void *context, int which) {
 }
 
 /** Returns an element of x. Each row has a scale of its own: one is zeros, one has f16's largest
- *  values or values whose squares are large, one lies far from zero, one has infinite squares. Where
- *  eps is 0, one has large equal elements, if any order of summation finds their exact mean. */
+ *  values or values whose squares are large, one lies far from zero, one has infinite squares.
+ *  Where eps is 0, one has large equal elements, if each order of summation finds their mean. */
 static double x_value(trial_case *c, int64_t row) {
     const double normal = qni_random_normal(&c->base.random);
     const bool is_exact = (c->problem.h & (c->problem.h - 1)) == 0;

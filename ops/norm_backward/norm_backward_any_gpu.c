@@ -46,8 +46,8 @@ QD_INLINE qd_f32x8 g_of(int dtype, const qk_norm_backward_args *g, const part *o
                      : d;
 }
 
-/** Adds to s->mean what the elements differ from it by, in the mean. Returns the mean square of what
- *  they then differ by, with eps. */
+/** Adds to s->mean what the elements differ from it by, in the mean. Returns the mean square, with
+ *  eps, of what they then differ by. */
 QD_INLINE float find_square(int dtype, const qk_norm_backward_args *g, const row *r, moments *s,
                             sums *shared) {
     qd_f32x8 squares = 0;

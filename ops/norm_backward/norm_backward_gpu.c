@@ -103,8 +103,8 @@ QD_INLINE void forget(mode m, kept *k) {
     EACH_RUN k->d.bits[i] = qd_opaque4(k->d.bits[i]);
 }
 
-/** Adds to s->mean what the elements differ from it by, in the mean. Returns the mean square of what
- *  they then differ by, with eps. */
+/** Adds to s->mean what the elements differ from it by, in the mean. Returns the mean square, with
+ *  eps, of what they then differ by. */
 QD_INLINE float find_square(mode m, const qk_norm_backward_args *g, const kept *k, moments *s,
                             sums *shared) {
     float sum = 0, squares = 0;
