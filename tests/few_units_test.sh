@@ -18,3 +18,5 @@ done
 for kernel in norm.gpu_layer activation.gpu_ahead; do
     cat "$out"/norm "$out"/activation | awk -v kernel="$kernel" '$1 == kernel && $3 > 0 { found = 1 } END { exit !found }'
 done
+# Rows of several waves, which take LDS in turns: a wave may be a row behind another.
+QUERN_SIM="check=all;chip=$out/chip" "$QUERN_BUILD_DIR/quern" bench layernorm --rows 24 --dim 4096 --device sim:gfx942
