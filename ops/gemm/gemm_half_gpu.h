@@ -25,6 +25,7 @@
 #include "copy.h"
 #include "gemm_full_gpu.h"
 #include "mma/cdna_halves.h"
+#include "narrow.h"
 
 #ifdef QK_IS_F16
 enum { IS_F16 = 1 };
@@ -337,11 +338,12 @@ QD_INLINE void end_part(const qk_gemm_args *g, const inputs *in, uint32_t part, 
             v[m] += part_of(TYPE_D, in->c[m], part);
 }
 
-/** Stores four values or, if `high` is there, eight. */
+/** Stores four values or, if `high` is there, eight. Their NaNs are those of products of codes or
+ *  16-bit values, or of short scales. */
 QD_INLINE void store_run(const places *p, int m, uint32_t at, qd_f32x4 low, const qd_f32x4 *high) {
     const qd_f32x4 none = 0;
-    const qd_u32x4 out =
-        qd_to_16(TYPE_D, __builtin_shufflevector(low, high ? *high : none, 0, 1, 2, 3, 4, 5, 6, 7));
+    const qd_u32x4 out = qd_short_to_16(
+        TYPE_D, __builtin_shufflevector(low, high ? *high : none, 0, 1, 2, 3, 4, 5, 6, 7));
     if (high)
         qd_buffer_store4(p->d, p->d_row[m] + at, out);
     else
@@ -455,20 +457,39 @@ QD_INLINE void store(const products *w, const qk_gemm_args *g, const qk_gemm_sca
     }
 }
 
+/** Returns a scale, or 1 if there are none. Its NaNs are short, as store_run() needs them. */
+QD_INLINE float scale_at(const float *scales, int64_t at) {
+    const float scale = scales ? scales[at] : 1;
+    return scale == scale ? scale : qd_as_f32(0x7FC00000);
+}
+
+/** Multiplies the sums by the one scale of all of a and that of all of b. */
+QD_INLINE void scale_alike(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile) {
+    const uint32_t group = qd_uniform(tile->group);
+    const float scale = scale_at(g->scale_a, group * g->scale_a_group) *
+                        scale_at(g->scale_b, group * g->scale_b_group);
+    QD_UNROLL for (int m = 0; m < MT; m++) QD_UNROLL
+        for (int n = 0; n < NT; n++)
+            w->sum[m][n] *= scale;
+}
+
 /** Multiplies the sums by the scales of their row of a and their row of b. */
 QD_INLINE void scale_sums(products *w, const qk_gemm_args *g, const qk_gemm_tile *tile,
                           uint32_t n0) {
     const uint32_t lane = qd_lane();
     float a[MT], b;
+    if (g->scale_a_row == 0 && g->scale_b_nb == 0) { // these take less time
+        scale_alike(w, g, tile);
+        return;
+    }
     QD_UNROLL for (uint32_t m = 0; m < MT; m++) {
         const uint32_t row = qd_min((w->wave / 2 * MT + m) * 16 + lane % 16, w->rows - 1);
-        a[m] = 1;
-        if (g->scale_a)
-            a[m] = g->scale_a[tile->group * g->scale_a_group + (tile->row + row) * g->scale_a_row];
+        a[m] = scale_at(g->scale_a,
+                        tile->group * g->scale_a_group + (tile->row + row) * g->scale_a_row);
     }
     QD_UNROLL for (uint32_t i = 0; i < NT * 4; i++) {
         const uint32_t at = n0 + qd_min(column_of(w->wave, i / 4) + i % 4, w->columns - 1);
-        b = g->scale_b ? g->scale_b[tile->group * g->scale_b_group + at * g->scale_b_nb] : 1;
+        b = scale_at(g->scale_b, tile->group * g->scale_b_group + at * g->scale_b_nb);
         QD_UNROLL for (int m = 0; m < MT; m++)
             w->sum[m][i / 4][i % 4] *= a[m] * b;
     }

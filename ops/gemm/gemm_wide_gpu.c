@@ -15,8 +15,10 @@
 //           Reads of the second half are spread over the first steps. Then the waves meet, as all
 //           have read the stage, and write the next block to it; behind an operand's writes its
 //           loads of the block after that one begin, which so have nearly a whole block to land.
-//           They meet again, and read the next block's first half.
+//           They meet again, and read the next block's first half. Behind the loop the end's
+//           code is asked for.
 #define QK_PAD (QK_A_ACROSS || QK_B_ACROSS ? 16 : 0)
+#include "code.h"
 #include "gemm_half_gpu.h"
 
 enum {
@@ -261,6 +263,20 @@ QD_INLINE void order(const qk_gemm_args *g, uint32_t block, uint32_t *tile_m, ui
     }
 }
 
+static void code_end(void);
+
+/** Asks for the code from here on, a line for each thread, and does not wait: a launch's first
+ *  workgroups find the end's lines neither in their instruction cache nor, behind so many operands,
+ *  in the second level. What it returns is to be kept until the load is over. */
+QD_INLINE uint32_t ask_for_end(void) {
+    enum { LINE = 128 };
+    typedef const __attribute__((address_space(1))) uint32_t *code;
+    uint64_t begin;
+    asm volatile("s_getpc_b64 %0" : "=s"(begin));
+    const uint32_t size = (uint32_t)((uint64_t)(uintptr_t)&code_end - begin);
+    return *(code)((begin + qd_min(qd_thread() * LINE, size)) & ~UINT64_C(3));
+}
+
 QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_wide(QK_GEMM_PARAMETER) {
     QK_GEMM_OPEN
     uint32_t tile_m, tile_n;
@@ -290,7 +306,10 @@ QD_WAVES_PER_EU(2) QD_KERNEL(THREADS) qk_gemm_wide(QK_GEMM_PARAMETER) {
         clear_sums(&w.p);
     if (!IS_ACROSS && blocks > 0) // in two, or else clang 22 spills registers
         run_blocks(&w, blocks);
+    const uint32_t code = ask_for_end();
     if (blocks * BLOCK_K < k)
         run_last(&w.p, &g, a, b, blocks);
     finish(&w.p, &f, &tile, n0);
+    asm volatile("" : : "v"(code));
 }
+QD_CODE_END(code_end)
