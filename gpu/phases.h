@@ -60,9 +60,9 @@ enum { QD_WIDE_COPY = 4 };
  *  which would else wait for it before each read of the same array: QD_WAIT alone waits for it. */
 QD_INLINE void qd_copy_wide(QD_LDS void *to, __amdgpu_buffer_rsrc_t from, uint32_t offset) {
 #if defined(__gfx950__)
-    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, 0 offen lds"
+    asm volatile("s_nop 0\n\tbuffer_load_dwordx4 %1, %2, 0 offen lds"
                  :
-                 : "s"((uint32_t)(uintptr_t)to), "v"(offset), "s"(from)
+                 : "{m0}"((uint32_t)(uintptr_t)to), "v"(offset), "s"(from)
                  : "memory");
 #else
     qd_copy_to_lds(to, from, offset, 0);
@@ -85,6 +85,9 @@ QD_INLINE qd_u32x2 qd_read_transposed(const QD_LDS void *at) {
 /** Keeps what a variable's value is computed from before this point, and what uses it behind. The
  *  compiler moves what is computed, and not used yet, over branches and barriers. */
 #define QD_ANCHOR(x) asm volatile("" : "+v"(x))
+
+/** Returns whether x holds, which it rarely does: what is done then stands behind the rest. */
+#define QD_RARELY(x) __builtin_expect(!!(x), 0)
 
 /** As qd_meet, and keeps every instruction on its side. */
 QD_INLINE void qd_meet_pinned(void) {

@@ -44,8 +44,13 @@ QD_INLINE uint32_t done_by(uint32_t i, uint32_t count, uint32_t first, uint32_t 
 /** Scores on their way to weights. */
 typedef struct scores {
     qd_mma_acc s[S_TILES];
-    float unit, base; // a weight is 2^(score unit + base)
 } scores;
+
+/** How a row's scores become weights: a weight is 2^(score unit + base), for tiles whose largest
+ *  score of base 2 is from -FAR to `most`; -infinity: for no other tile. */
+typedef struct measure {
+    float unit, base, most;
+} measure;
 
 /** Weights, as the second product takes them, and those on their way. */
 typedef struct weights {
@@ -61,9 +66,10 @@ QD_INLINE uint32_t weighed_by(uint32_t step) {
     return qd_min(steps * SCORES / (WEIGH_STEPS - FIRST_WEIGHED), SCORES);
 }
 
-QD_INLINE void weigh_some(const scores *x, uint32_t first, uint32_t end, weights *out) {
+QD_INLINE void weigh_some(const measure *m, const scores *x, uint32_t first, uint32_t end,
+                          weights *out) {
     QD_UNROLL for (uint32_t i = first; i < end; i++)
-        out->powers[i] = qd_exp2(__builtin_fmaf(score(x->s, 0, i), x->unit, x->base));
+        out->powers[i] = qd_exp2(__builtin_fmaf(score(x->s, 0, i), m->unit, m->base));
 }
 QD_INLINE void pack_some(row *r, uint32_t first, uint32_t end, weights *out) {
     QD_UNROLL for (uint32_t i = first; i < end; i++) {
@@ -76,8 +82,8 @@ QD_INLINE void pack_some(row *r, uint32_t first, uint32_t end, weights *out) {
 
 /** Does a step: exponentials, and the sum and rounding of those of the step before, as they take
  *  long. */
-QD_INLINE void weigh_step(row *r, const scores *x, uint32_t step, weights *out) {
-    weigh_some(x, weighed_by(step), weighed_by(step + 1), out);
+QD_INLINE void weigh_step(row *r, const measure *m, const scores *x, uint32_t step, weights *out) {
+    weigh_some(m, x, weighed_by(step), weighed_by(step + 1), out);
     if (step > FIRST_WEIGHED)
         pack_some(r, weighed_by(step - 1), weighed_by(step), out);
 }
@@ -90,6 +96,12 @@ typedef struct flow {
     key_mover k;
     value_mover v;
     bool is_paged;
+    window next_k, next_v;             // if there are windows
+    int32_t left;                      // keys from the begin of the next tile of k on
+    uint32_t plain_first, plain_count; // first keys of tiles that all of the wave's rows see
+#if !QK_FP8
+    uint32_t to; // the wave's own part of a slab in LDS
+#endif
     uint32_t k_at[4], v_at[V_PLACES]; // the movers', at the laps of what is read next
     uint32_t lap;                     // of this tile: 0 or 1
     qd_u32x4 keys[KEY_PIECES], values[VALUE_PIECES];
@@ -99,13 +111,54 @@ typedef struct flow {
 #if MOVES_VALUES
     moving_values moving;
 #endif
+    measure measure;
     weights weights;
 } flow;
 
+/** Tiles of which one is moved while another one is computed: of k and of v. */
+enum { K_AHEAD = QK_FP8 ? STAGES + 1 : STAGES, V_AHEAD = MOVES_VALUES ? 1 : STAGES - 1 };
+
+/** Whether windows say where tiles lie. Heads of 256 leave gfx942 no scalar registers for them. */
+QD_INLINE bool has_windows(const flow *f) {
+    return D <= 192 && !f->is_paged;
+}
+
+/** Where the next tiles of k and of v, or, while is_first, those from key `begin` on lie. */
+QD_INLINE __amdgpu_buffer_rsrc_t next_keys(const flow *f, bool is_first, uint32_t begin,
+                                           uint32_t unit) {
+    return is_first || !has_windows(f) ? buffer_of(f->p, &f->k.from, f->is_paged, begin, unit)
+                                       : qd_buffer(f->next_k.from, f->next_k.bytes);
+}
+QD_INLINE __amdgpu_buffer_rsrc_t next_values(const flow *f, bool is_first, uint32_t begin,
+                                             uint32_t unit) {
+    return is_first || !has_windows(f) ? buffer_of(f->p, &f->v.from, f->is_paged, begin, unit)
+                                       : qd_buffer(f->next_v.from, f->next_v.bytes);
+}
+
+/** Opens the windows that the loop begins with. */
+QD_INLINE void open_windows(flow *f, uint32_t begin) {
+    f->left = (int32_t)(f->p->chunk_end - begin) - K_AHEAD * TILE;
+    f->next_k = open_window(&f->k.from, begin + K_AHEAD * TILE, f->left);
+    f->next_v =
+        open_window(&f->v.from, begin + V_AHEAD * TILE, f->left + (K_AHEAD - V_AHEAD) * TILE);
+}
+
+/** Goes on to the next tiles of k and of v. Only of the last tiles some keys are missing. */
+QD_INLINE void slide(flow *f) {
+    f->next_k.from += f->k.from.row * TILE;
+    f->next_v.from += f->v.from.row * TILE;
+    f->left -= TILE;
+    if (QD_RARELY(f->left < TILE)) {
+        f->next_k.bytes = bytes_there(&f->k.from, f->left);
+        f->next_v.bytes = bytes_there(&f->v.from, f->left + (K_AHEAD - V_AHEAD) * TILE);
+    }
+}
+
 #if !QK_FP8
-QD_INLINE void copy_keys(const flow *f, QD_LDS uint8_t *to, uint32_t begin, uint32_t i) {
-    const uint32_t unit = unit_copied(i / SLABS);
-    copy_slab(to, buffer_of(f->p, &f->k.from, f->is_paged, begin, unit), f->k.places, SLABS, i);
+QD_INLINE void copy_keys(const flow *f, QD_LDS uint8_t *to, bool is_first, uint32_t begin,
+                         uint32_t i) {
+    copy_slab(to + f->to, next_keys(f, is_first, begin, unit_copied(i / SLABS)), f->k.places, SLABS,
+              i);
 }
 #endif
 
@@ -114,10 +167,11 @@ QD_INLINE void copy_keys(const flow *f, QD_LDS uint8_t *to, uint32_t begin, uint
 enum { COPIES = KEY_COPIES + VALUE_COPIES, UNDER_WAY = (STAGES - 2) * COPIES };
 
 /** Copies values to their stage, of which `odd` and `lap` say the number. */
-QD_INLINE void copy_values(const flow *f, uint32_t odd, uint32_t lap, uint32_t begin, uint32_t i) {
-    const uint32_t unit = unit_copied(i / VALUE_SLABS);
-    copy_slab(v_stage(odd) + lap * V_LAP, buffer_of(f->p, &f->v.from, f->is_paged, begin, unit),
-              f->v.places, VALUE_SLABS, i);
+QD_INLINE void copy_values(const flow *f, uint32_t odd, uint32_t lap, bool is_first, uint32_t begin,
+                           uint32_t i) {
+    copy_slab(v_stage(odd) + lap * V_LAP + f->to,
+              next_values(f, is_first, begin, unit_copied(i / VALUE_SLABS)), f->v.places,
+              VALUE_SLABS, i);
 }
 
 /** Does step i of KEY_STEPS of what is moved meanwhile: v. */
@@ -129,9 +183,9 @@ QD_INLINE void move_values(flow *f, uint32_t, uint32_t odd, uint32_t i) {
 /** Does step i of VALUE_STEPS of what is moved meanwhile: k, and v of as many tiles ahead. */
 QD_INLINE void move_keys(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
     SHARE(n, i, KEY_COPIES, 0, VALUE_STEPS / 2)
-    copy_keys(f, k_stage(odd) + f->lap * K_LAP, begin + STAGES * TILE, n);
+    copy_keys(f, k_stage(odd) + f->lap * K_LAP, false, begin + K_AHEAD * TILE, n);
     SHARE(n, i, VALUE_COPIES, VALUE_STEPS / 2, VALUE_STEPS)
-    copy_values(f, !odd, odd ? f->lap : 1 - f->lap, begin + (STAGES - 1) * TILE, n);
+    copy_values(f, !odd, odd ? f->lap : 1 - f->lap, false, begin + V_AHEAD * TILE, n);
     SHARE(n, i, KEY_PIECES, 0, VALUE_STEPS)
     f->keys[n] = read_keys(k_stage(!odd), f->k_at, n);
 }
@@ -142,18 +196,17 @@ QD_INLINE void move_keys(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
 QD_INLINE void fill(flow *f, uint32_t begin) {
     QD_UNROLL for (uint32_t t = 0; t < STAGES; t++) {
         QD_UNROLL for (uint32_t i = 0; i < KEY_COPIES; i++)
-            copy_keys(f, k_stage(t % 2) + t / 2 * K_LAP, begin + t * TILE, i);
+            copy_keys(f, k_stage(t % 2) + t / 2 * K_LAP, true, begin + t * TILE, i);
         QD_UNROLL for (uint32_t i = 0; t && i < VALUE_COPIES; i++)
-            copy_values(f, (t - 1) % 2, (t - 1) / 2, begin + (t - 1) * TILE, i);
+            copy_values(f, (t - 1) % 2, (t - 1) / 2, true, begin + (t - 1) * TILE, i);
     }
 }
 
 #else
 
 /** Starts load i of the tile of v that begins at key `begin`. */
-QD_INLINE void fetch_values(flow *f, uint32_t begin, uint32_t i) {
-    load_values(&f->v, buffer_of(f->p, &f->v.from, f->is_paged, begin, unit_of_values()), i,
-                f->moving);
+QD_INLINE void fetch_values(flow *f, bool is_first, uint32_t begin, uint32_t i) {
+    load_values(&f->v, next_values(f, is_first, begin, unit_of_values()), i, f->moving);
 }
 
 /** Does step i of KEY_STEPS of what is moved meanwhile: v. */
@@ -164,16 +217,15 @@ QD_INLINE void move_values(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
     SHARE(n, i, VALUE_LANDS, 0, HALF)
     land_values(&f->v, v_stage(odd), n, f->moving);
     SHARE(n, i, VALUE_LOADS, HALF, KEY_STEPS)
-    fetch_values(f, begin + TILE, n);
+    fetch_values(f, false, begin + V_AHEAD * TILE, n);
 }
 
 #if QK_FP8
 
 enum { UNDER_WAY = VALUE_LOADS + SLABS };
 
-QD_INLINE void fetch_keys(flow *f, uint32_t begin, uint32_t i) {
-    f->moving_keys[i] =
-        load_codes(f->k.codes, buffer_of(f->p, &f->k.from, f->is_paged, begin, unit_of_codes()), i);
+QD_INLINE void fetch_keys(flow *f, bool is_first, uint32_t begin, uint32_t i) {
+    f->moving_keys[i] = load_codes(f->k.codes, next_keys(f, is_first, begin, unit_of_codes()), i);
 }
 
 /** Does step i of VALUE_STEPS of what is moved meanwhile: k. */
@@ -182,7 +234,7 @@ QD_INLINE void move_keys(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
     SHARE(n, i, SLABS, 0, HALF)
     land_codes(f->k.codes, k_stage(odd), n, f->moving_keys[n]);
     SHARE(n, i, SLABS, HALF, VALUE_STEPS)
-    fetch_keys(f, begin + (STAGES + 1) * TILE, n);
+    fetch_keys(f, false, begin + K_AHEAD * TILE, n);
     SHARE(n, i, KEY_PIECES, HALF, VALUE_STEPS)
     f->keys[n] = read_keys(k_stage(!odd), f->k_at, n);
 }
@@ -195,10 +247,10 @@ QD_INLINE void fill(flow *f, uint32_t begin) {
         QD_UNROLL for (uint32_t i = 0; i < SLABS; i++) {
             if (t)
                 first[i] = f->moving_keys[i];
-            fetch_keys(f, begin + t * TILE, i);
+            fetch_keys(f, true, begin + t * TILE, i);
         }
         QD_UNROLL for (uint32_t i = 0; t == STAGES && i < VALUE_LOADS; i++)
-            fetch_values(f, begin, i);
+            fetch_values(f, true, begin, i);
         QD_UNROLL for (uint32_t i = 0; t && i < SLABS; i++)
             land_codes(f->k.codes, k_stage(t - 1), i, first[i]);
     }
@@ -211,7 +263,7 @@ enum { UNDER_WAY = VALUE_LOADS };
 /** Does step i of VALUE_STEPS of what is moved meanwhile: k. */
 QD_INLINE void move_keys(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
     SHARE(n, i, KEY_COPIES, 0, VALUE_STEPS)
-    copy_keys(f, k_stage(odd), begin + STAGES * TILE, n);
+    copy_keys(f, k_stage(odd), false, begin + K_AHEAD * TILE, n);
     SHARE(n, i, KEY_PIECES, VALUE_STEPS / 2, VALUE_STEPS)
     f->keys[n] = read_keys(k_stage(!odd), f->k_at, n);
 }
@@ -222,22 +274,28 @@ QD_INLINE void move_keys(flow *f, uint32_t begin, uint32_t odd, uint32_t i) {
 QD_INLINE void fill(flow *f, uint32_t begin) {
     QD_UNROLL for (uint32_t t = 0; t < STAGES; t++) QD_UNROLL
         for (uint32_t i = 0; i < KEY_COPIES; i++)
-            copy_keys(f, k_stage(t), begin + t * TILE, i);
+            copy_keys(f, k_stage(t), true, begin + t * TILE, i);
     QD_UNROLL for (uint32_t i = 0; i < VALUE_LOADS; i++)
-        fetch_values(f, begin, i);
+        fetch_values(f, true, begin, i);
 }
 
 #endif
 #endif
 
-/** Finds a row's top from a tile's largest product, and how its scores become weights. */
-QD_INLINE void raise(wave *w, scores *x, float top) {
-    float units[] = {w->rows[0].scale * log2_e}, tops[] = {top * units[0]};
+/** Finds how a tile's scores become weights, of which the row's largest product is `top`. Mostly
+ *  that is as before: two comparisons tell. */
+QD_INLINE void raise(flow *f, wave *w, scores *x, float top) {
+    row *r = &w->rows[0];
+    float units[] = {r->scale * log2_e}, tops[] = {top * units[0]};
+    if (!QD_RARELY(qd_ballot(tops[0] > f->measure.most) | qd_ballot(tops[0] < -FAR)))
+        return;
     round_far_scores(x->s, units, tops);
+    const bool is_far = units[0] != r->scale * log2_e;
     tops[0] -= HEADROOM;
     rise(w, tops);
-    x->unit = units[0];
-    x->base = -__builtin_fmaxf(w->rows[0].top, least); // no key seen yet: finite
+    f->measure.unit = units[0];
+    f->measure.base = -__builtin_fmaxf(r->top, least); // no key seen yet: finite
+    f->measure.most = is_far ? -__builtin_inff() : __builtin_fminf(r->top + RISE + HEADROOM, FAR);
 }
 
 /** Keeps what a step has computed before what follows. */
@@ -257,9 +315,9 @@ QD_INLINE void multiply_keys(flow *f, wave *w, uint32_t begin, uint32_t odd, sco
         s[t] = qd_mma_step(QK_F16, i % HALVES, f->keys[i / HALVES], w->q[step / HALVES][0],
                            step ? s[t] : (qd_mma_acc)0);
         if (i == FIRST_WEIGHED)
-            raise(w, before, top);
+            raise(f, w, before, top);
         if (i >= FIRST_WEIGHED)
-            weigh_step(&w->rows[0], before, i, &f->weights);
+            weigh_step(&w->rows[0], &f->measure, before, i, &f->weights);
         move_values(f, begin, odd, i);
         qd_pin();
     }
@@ -277,12 +335,14 @@ QD_INLINE float multiply_values(flow *f, wave *w, uint32_t begin, uint32_t odd,
         w->o[n] = qd_mma_step(QK_F16, j % HALVES, f->values[n * KEY_UNITS + j / HALVES],
                               f->weights.packed[j / HALVES], w->o[n]);
         if (KEY_STEPS + i <= WEIGH_STEPS)
-            weigh_step(&w->rows[0], before, KEY_STEPS + i, &f->weights);
+            weigh_step(&w->rows[0], &f->measure, before, KEY_STEPS + i, &f->weights);
         SHARE(e, i, TWOS, FIRST, END)
         top = __builtin_fmaxf(__builtin_fmaxf(top, score(s, 0, 2 * e)), score(s, 0, 2 * e + 1));
         if (i == END)
             other = qd_as_f32(qd_other_half(qd_as_u32(top)));
         move_keys(f, begin, odd, i);
+        if (has_windows(f) && i == VALUE_STEPS - 1)
+            slide(f);
         qd_pin();
     }
     return __builtin_fmaxf(top, other);
@@ -298,7 +358,7 @@ QD_INLINE float turn(flow *f, wave *w, uint32_t begin, uint32_t odd, scores *now
     multiply_keys(f, w, begin, odd, before, top, now->s);
     QD_WAIT(UNDER_WAY); // the next tile of k has arrived, this one of v is in LDS
     qd_meet_pinned();
-    if (begin < w->all_first || begin + TILE > w->all_end)
+    if (QD_RARELY(begin - f->plain_first >= f->plain_count))
         hide(w, begin, now->s);
     return multiply_values(f, w, begin, odd, before, now->s);
 }
@@ -313,8 +373,8 @@ QD_INLINE void change_laps(flow *f) {
 
 /** Adds the last tile. */
 QD_INLINE void finish(flow *f, wave *w, scores *last, float top) {
-    raise(w, last, top);
-    weigh_some(last, 0, SCORES, &f->weights);
+    raise(f, w, last, top);
+    weigh_some(&f->measure, last, 0, SCORES, &f->weights);
     pack_some(&w->rows[0], 0, SCORES, &f->weights);
     QD_UNROLL for (uint32_t i = 0; i < VALUE_STEPS; i++) {
         const uint32_t n = i / STEPS, j = i % STEPS;
@@ -326,7 +386,7 @@ QD_INLINE void finish(flow *f, wave *w, scores *last, float top) {
 
 /** Returns scores that weigh nothing. */
 QD_INLINE scores no_scores(void) {
-    scores x = {.unit = 1, .base = 0};
+    scores x;
     QD_UNROLL for (uint32_t t = 0; t < S_TILES; t++)
         x.s[t] = -__builtin_inff();
     return x;
@@ -336,6 +396,7 @@ QD_INLINE scores no_scores(void) {
  *  weight. */
 QD_INLINE void start(flow *f, uint32_t begin) {
     fill(f, begin);
+    open_windows(f, begin);
     clear_values(v_odd + (LAPS - 1) * V_LAP);
     QD_UNROLL for (uint32_t i = 0; i < 4; i++)
         f->k_at[i] = f->k.at[i];
@@ -357,6 +418,12 @@ typedef struct movers {
 QD_INLINE void take_tiles(const part *p, const movers *m, wave *w, bool is_paged, uint32_t begin,
                           uint32_t end) {
     flow f = {.p = p, .k = m->k, .v = m->v, .is_paged = is_paged};
+    f.measure.most = -__builtin_inff();
+    f.plain_first = w->all_first;
+    f.plain_count = w->all_end < w->all_first + TILE ? 0 : w->all_end - w->all_first - TILE + 1;
+#if !QK_FP8
+    f.to = begin_copied();
+#endif
     scores even, odd = no_scores();
     float top = -__builtin_inff();
     start(&f, begin);

@@ -69,6 +69,23 @@ QD_INLINE __amdgpu_buffer_rsrc_t buffer_of(const part *p, const source *s, bool 
     return qd_buffer(from, qd_min(left, TILE) * s->row);
 }
 
+/** The next tile of keys that lie one behind the other: where it begins, and how many bytes of it
+ *  there are. */
+typedef struct window {
+    const char *from;
+    uint32_t bytes;
+} window;
+
+QD_INLINE uint32_t bytes_there(const source *s, int32_t keys) {
+    const uint32_t some = qd_scalar((uint32_t)(keys > 0 ? keys : 0));
+    return qd_min(some, TILE) * s->row;
+}
+
+/** Returns the window of the tile that begins at key `begin`, of the chunk's last `left`. */
+QD_INLINE window open_window(const source *s, uint32_t begin, int32_t left) {
+    return (window){s->begin + (uint64_t)begin * s->row, bytes_there(s, left)};
+}
+
 #if QK_FP8
 
 // ---- codes of a slab, 64 columns: eight lanes have a key's. They become 16 bits on their way
@@ -115,6 +132,11 @@ QD_INLINE uint32_t first_copied(uint32_t i) {
     return (i * WAVES + qd_wave()) * COPIED;
 }
 
+/** Returns where the wave's first copy of a slab goes, in a scalar register that stays. */
+QD_INLINE uint32_t begin_copied(void) {
+    return qd_scalar(first_copied(0) * 128);
+}
+
 /** Returns which of a tile's units the wave copies in group i, by its first key. */
 QD_INLINE uint32_t unit_copied(uint32_t i) {
     enum { STRIDE = COPIED * WAVES }; // keys from group to group
@@ -133,11 +155,12 @@ QD_INLINE uint32_t place_copied(uint32_t key, uint32_t row, uint32_t turn) {
     return key * row + (byte / 16 ^ turn) * 16 + byte % 16;
 }
 
-/** Makes copy i of a tile, of slabs x groups. */
+/** Makes copy i of a tile, of slabs x groups; `to` is the wave's own part of a stage. */
 QD_INLINE void copy_slab(QD_LDS uint8_t *to, __amdgpu_buffer_rsrc_t from, const uint32_t *places,
                          uint32_t slabs, uint32_t i) {
     const uint32_t s = i % slabs, group = i / slabs;
-    qd_copy_wide(to + s * SLAB_BYTES + first_copied(group) * 128, from, places[group] + s * 128);
+    qd_copy_wide(to + s * SLAB_BYTES + group * (WAVES * COPIED * 128), from,
+                 places[group] + s * 128);
 }
 
 #endif
