@@ -166,15 +166,16 @@ def test_a_batch_decodes_from_compressed_keys():
 
 
 def test_padding_is_expanded():
-    """Tests that a batch with a mask, which the op has not, gets the same as by the model's own code."""
-    model, mask = decoder("DeepseekV3", 128), torch.ones(2, 7, dtype=torch.int64)
+    """Tests that a batch with a mask, which the op has not, gets the same as by the model's own code. In f32: roundings to bf16
+    would send a token to another expert."""
+    model, mask = decoder("DeepseekV3", 128, torch.float32), torch.ones(2, 7, dtype=torch.int64)
     mask[1, :3] = 0
     inputs = tokens(2, 7) | {"attention_mask": mask}
     with torch.inference_mode():
         want = model.generate(**inputs, max_new_tokens=3, do_sample=False, output_logits=True, return_dict_in_generate=True)
     count, got = mla_calls(model, inputs)
     assert count == 0
-    assert error(torch.stack(got.logits)[0], torch.stack(want.logits)[0]) < 2.0**-5
+    assert error(torch.stack(got.logits)[0], torch.stack(want.logits)[0]) < 2.0**-16
 
 
 def test_halves_are_rotated_where_pairs_are_not():

@@ -76,6 +76,19 @@ def test_scales(device, shapes):
     assert_product(quern.numpy(quern.gemm(a, b, scale_a=scale_a, scale_b=scale_b, dtype="f32")), *wide)
 
 
+@pytest.mark.parametrize("device", ["cpu", "sim:gfx942"])
+@pytest.mark.parametrize("rows", [1, 512])
+def test_scales_of_all_bits(device, rows):
+    """A NaN all of whose bits are set, which rounding to bf16 would carry into a zero."""
+    kind = "float8_e4m3fn" if device == "cpu" else "float8_e4m3fnuz"
+    a, b = (np.ones((count, 256), getattr(ml_dtypes, kind)) for count in (512, 256))
+    scale = np.ones(rows, np.float32)
+    scale[0] = np.uint32(0x7FFFFFFF).view(np.float32)
+    given = [quern.to(t, device) for t in (a, b, scale, np.ones(1 if rows == 1 else 256, np.float32))]
+    d = quern.numpy(quern.gemm(*given[:2], scale_a=given[2], scale_b=given[3])).astype(np.float32)
+    assert np.isnan(d[:1] if rows > 1 else d).all() and (rows == 1 or (d[1:] == 256).all())
+
+
 @pytest.mark.parametrize("device", ["cpu", "sim:gfx942", "sim:gfx1151"])
 @pytest.mark.parametrize("words", [False, True])
 def test_scales_of_powers_of_two(device, words):

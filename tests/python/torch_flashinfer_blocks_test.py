@@ -55,9 +55,10 @@ def test_blocks_take_what_was_planned():
     q, k, v = (randn(n, heads, 64, dtype=BF16, seed=seed) for n, heads, seed in ((16, 4, 0), (32, 2, 1), (32, 2, 2)))
     out = wrapper.run(q, k, v)
     assert out.dtype == torch.float32
-    close(out, expected(q.float(), k.float(), v.float(), mask=seen, sm_scale=0.3, logits_soft_cap=2.0)[0])
+    off = 2.0**-9 * float(v.abs().max())  # processors that multiply bf16 round weights to it
+    close(out, expected(q.float(), k.float(), v.float(), mask=seen, sm_scale=0.3, logits_soft_cap=2.0)[0], off)
     out = wrapper.forward(q, k, v, sm_scale=0.1)
-    close(out, expected(q.float(), k.float(), v.float(), mask=seen, sm_scale=0.1)[0])
+    close(out, expected(q.float(), k.float(), v.float(), mask=seen, sm_scale=0.1)[0], off)
 
 
 def test_packed_mask_of_blocks():
