@@ -26,9 +26,11 @@
 // QD_WAVES_PER_EU says for how many waves of a kernel AMD's compiler makes room on a SIMD: for at
 // least so many, and if a second number is given, for no more than that.
 //
-// QD_KERNEL_WITHIN bounds the registers of a kernel's threads on NVIDIA, where the compiler would
-// take more and so leave room for fewer workgroups. clang cannot write this bound in PTX: ptx.c
-// reads the remark and puts the bound into the kernel's head.
+// QD_KERNEL_UP_TO names the most threads of a workgroup, for which the compiler leaves registers:
+// NVIDIA's gives a thread up to 255 if nothing bounds it, and the driver then refuses a launch of
+// more than 256 threads. QD_KERNEL_WITHIN bounds the registers of a thread themselves on NVIDIA,
+// where the compiler would take more and so leave room for fewer workgroups. clang cannot write
+// these bounds in PTX: ptx.c reads the remark and puts the bound into the kernel's head.
 //
 // QD_KERNEL_HEAD begins a kernel for NVIDIA alone: its very number of threads, one workgroup a
 // multiprocessor, and the bytes of LDS that the runtime gives each launch, at qd_launch_lds: more
@@ -48,16 +50,18 @@
     const uint32_t entry##_lds_bytes = lds_bytes; /* ptx.c reads it */                             \
     __gpu_kernel void entry
 #define QD_KERNEL(threads) __gpu_kernel void // the driver needs no word of the number of threads
-#define QD_KERNEL_UP_TO(threads) __gpu_kernel void
+#define QD_KERNEL_UP_TO(threads, entry)                                                            \
+    __asm__("// quern: " #entry " .maxntid " QD_TEXT(threads));                                    \
+    __gpu_kernel void entry
 #define QD_KERNEL_WITHIN(threads, registers, entry)                                                \
     __asm__("// quern: " #entry " .maxnreg " #registers);                                          \
     __gpu_kernel void entry
 #define QD_WAVES_PER_EU(...)
 #else
 #define QD_WAVES_PER_EU(...) __attribute__((amdgpu_waves_per_eu(__VA_ARGS__)))
-#define QD_KERNEL_UP_TO(threads)                                                                   \
-    __attribute__((amdgpu_flat_work_group_size(1, threads))) __gpu_kernel void
-#define QD_KERNEL_WITHIN(threads, registers, entry) QD_KERNEL_UP_TO(threads) entry
+#define QD_KERNEL_UP_TO(threads, entry)                                                            \
+    __attribute__((amdgpu_flat_work_group_size(1, threads))) __gpu_kernel void entry
+#define QD_KERNEL_WITHIN(threads, registers, entry) QD_KERNEL_UP_TO(threads, entry)
 #define QD_KERNEL(threads)                                                                         \
     __attribute__((amdgpu_flat_work_group_size(threads, threads))) __gpu_kernel void
 #endif

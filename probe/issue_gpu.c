@@ -62,7 +62,7 @@ QD_INLINE void run_loop(qk_moment at[2], const QD_LDS qd_u32x4 *lds, const qk_is
     }
 }
 
-QD_KERNEL_UP_TO(512) qk_probe_issue(const qk_issue_args g) {
+QD_KERNEL_UP_TO(512, qk_probe_issue)(const qk_issue_args g) {
     [[clang::loader_uninitialized]] static QD_LDS qd_u32x4 lds[QK_LDS_BYTES / 16];
     for (uint32_t i = qd_thread(); i < QK_LDS_BYTES / 16; i += __gpu_num_threads(0))
         lds[i] = (qd_u32x4)0;

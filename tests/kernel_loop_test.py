@@ -428,6 +428,29 @@ def test_no_ptx_keeps_variables_in_memory():
         assert ".entry" in text and ".local" not in text, path.name
 
 
+# A multiprocessor has 65536 registers, and a thread at most 255 of them.
+REGISTERS, UNBOUND_THREADS = 65536, 256
+BOUND = re.compile(r"^// quern: (\w+) .*?\.(maxntid|maxnreg) (\d+)", re.M)
+
+
+def bounds_of(path):
+    """Returns the most threads for which a PTX image's kernels leave registers, for those of which it says anything."""
+    return {name: int(number) if word == "maxntid" else REGISTERS // int(number) for name, word, number in BOUND.findall(path.read_text())}
+
+
+def test_ptx_leaves_registers_for_the_largest_workgroup():
+    """Tests that PTX bounds the registers of every kernel whose workgroups may have so many threads, as its AMD image says, that not
+    all can have 255: the driver would refuse the launch."""
+    seen = 0
+    for path in sorted(IMAGES.glob("*.sm_*.co")):
+        for amd in sorted(IMAGES.glob(path.name.partition(".")[0] + ".gfx*.co"))[:1]:
+            bounds, threads = bounds_of(path), {k.name: k.usage["max_flat_workgroup_size"] for k in kernel_loop.read_kernels(str(amd))}
+            short = {name for name, most in threads.items() if most > bounds.get(name, UNBOUND_THREADS)}
+            assert not short, f"{path.name}: {short}"
+            seen += sum(most > UNBOUND_THREADS for most in threads.values())
+    assert seen > 0 or not list(IMAGES.glob("*.sm_*.co"))
+
+
 def test_the_wait_check_sees_a_missing_wait():
     kernel = the_kernel("gemm_fp8_128x128")
     body = [i for i in the_loop(kernel) if not (i.kind == "wait" and "vmcnt" in i.operands)]

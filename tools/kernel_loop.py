@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 USAGE = ("vgpr_count", "agpr_count", "sgpr_count", "vgpr_spill_count", "sgpr_spill_count",
-         "private_segment_fixed_size", "group_segment_fixed_size")
+         "private_segment_fixed_size", "group_segment_fixed_size", "max_flat_workgroup_size")
 
 
 @dataclass(slots=True)

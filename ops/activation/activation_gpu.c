@@ -173,7 +173,7 @@ QD_INLINE void activate(mode m, const qk_activation_args *g) {
     KERNEL(QD_KERNEL(256) qk_activation_##name, dtype, runs)                                       \
     KERNEL(QD_KERNEL(256) qk_activation_ahead_##name, dtype, 2, .is_ahead = true)                  \
     KERNEL(QD_KERNEL(256) qk_activation_short_##name, dtype, 1)                                    \
-    KERNEL(QD_KERNEL_UP_TO(512) qk_activation_token_##name, dtype, runs, .is_token = true)
+    KERNEL(QD_KERNEL_UP_TO(512, qk_activation_token_##name), dtype, runs, .is_token = true)
 KERNELS(f32, QD_F32, 2)
 KERNELS(f16, QD_F16, 4)
 KERNELS(bf16, QD_BF16, 4)

@@ -48,7 +48,7 @@ QD_INLINE uint32_t find_ends(const qk_moe_sort_args *g, QD_LDS uint32_t *begins)
     return begin;
 }
 
-QD_KERNEL(1024) qk_moe_count(const qk_moe_sort_args g) {
+QD_KERNEL_UP_TO(1024, qk_moe_count)(const qk_moe_sort_args g) {
     qd_begin();
     for (uint32_t e = qd_thread(); e < g.experts; e += 1024)
         counts[e] = 0;
@@ -165,7 +165,7 @@ QD_INLINE void place_own(const qk_moe_sort_args *g, int32_t e) {
     finish(g, e, begins[e], row);
 }
 
-QD_KERNEL(1024) qk_moe_sort_few(const qk_moe_sort_args g) {
+QD_KERNEL_UP_TO(1024, qk_moe_sort_few)(const qk_moe_sort_args g) {
     qd_begin();
     for (uint32_t e = qd_thread(); e < g.experts; e += 1024)
         counts[e] = 0;

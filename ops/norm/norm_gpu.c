@@ -385,7 +385,7 @@ QD_INLINE void norm(mode m, const qk_norm_args *g) {
     head(const qk_norm_args g) {                                                                   \
         norm((mode){.dtype = type, .runs = most, __VA_ARGS__}, &g);                                \
     }
-#define UNBOUND(entry, ...) KERNEL(QD_KERNEL_UP_TO(512) entry, __VA_ARGS__)
+#define UNBOUND(entry, ...) KERNEL(QD_KERNEL_UP_TO(512, entry), __VA_ARGS__)
 #define OF_DTYPE(name, dtype, most, quant_registers)                                               \
     KERNEL(QD_KERNEL(256) qk_rms_rows_##name, dtype, 1, .is_small = true)                          \
     KERNEL(QD_KERNEL_WITHIN(512, quant_registers, qk_rms_quant_##name), dtype, most,               \

@@ -70,13 +70,13 @@ def modulated(x, scale, shift):
 
 def gated_residual(x, residual, gate, scale, shift):
     total = residual + gate[:, None] * x
-    return modulated(total, scale, shift), total.sin()
+    return modulated(total, scale, shift), total.abs()  # whose gradient does not feel that total is rounded
 
 
 def gated_residual_here(x, residual, gate, scale, shift):
-    """Returns the call's result, and of what it made of residual, in place, the sine."""
+    """Returns the call's result, and of what it made of residual, in place, the absolute value."""
     total = residual * 1
-    return quern.gated_residual_layernorm(x, total, gate, scale, shift), total.sin()
+    return quern.gated_residual_layernorm(x, total, gate, scale, shift), total.abs()
 
 
 ROWS, BATCHED = (2, 5, H), (2, H)

@@ -194,7 +194,8 @@ QD_INLINE void write_experts(const token *t, bool is_in, float *weights, int32_t
     }
 }
 
-QD_KERNEL_UP_TO(QD_ROW *QK_MOE_ROUTE_TOKENS) qk_moe_route(const qk_moe_route_args g) {
+static_assert(QD_ROW * QK_MOE_ROUTE_TOKENS == 256);
+QD_KERNEL_UP_TO(256, qk_moe_route)(const qk_moe_route_args g) {
     qd_begin();
     const uint32_t tokens = __gpu_num_threads(0) / QD_ROW, row = qd_thread() / QD_ROW;
     for (uint32_t first = qd_block() * tokens; first < g.tokens;
