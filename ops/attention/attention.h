@@ -30,6 +30,7 @@ typedef struct qni_attention_problem {
     void *workspace;                  // the call's; null: none
     int64_t workspace_bytes;
     bool is_merged_later; // the call's other part merges: attention_parts.c
+    bool merges_own;      // the call's other part merges its requests itself
     uint64_t turns[QK_ATTENTION_MAX_HEAD_DIM / 2]; // RoPE: the turns of each pair, see
                                                    // qni_rope_turns
 } qni_attention_problem;
@@ -95,7 +96,7 @@ qn_status qni_attention_launch_of(const qni_variant *variant, qn_stream *stream,
                                   const qni_attention_problem *p, uint32_t threads,
                                   const qk_attention_args *args, size_t bytes);
 /** Launches a variant's second kernel, which merges split requests, unless the call's other part
- *  does so. */
+ *  does so. It merges those of both parts, or of its own. */
 qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
                               const qni_attention_problem *p, const qk_attention_args *args);
 /** Returns whether all rows of k or of its tail are whole runs of eight elements, each of them at a

@@ -43,7 +43,8 @@
 //   q's kind of 16 bits for the product with v, never the sum of weights.
 // - partial_o is o before v_scale and divided by the chunk's sum, partial_lse its base-2
 //   log-sum-exp without sinks; no key seen: zeros and -infinity. Sinks enter once: at the end, or
-//   in the merge.
+//   in the merge. What a kernel writes is for the merge of its own variant, which may have another
+//   type there (ops/mla/mla_partial_gpu.h).
 #ifndef QK_ATTENTION_ABI_H
 #define QK_ATTENTION_ABI_H
 

@@ -70,8 +70,11 @@ qn_status qni_attention_merge(const qni_variant *variant, qn_stream *stream,
     if (p->is_merged_later || groups == 0)
         return QN_OK;
     const int64_t parts = merge_parts(stream, p, &g, groups);
+    qk_attention_args merged = *args;
+    if (!p->merges_own)
+        merged.least_rows = 0, merged.most_rows = UINT32_MAX;
     return launch_of(stream, &variant->config.kernel[1], parts > 1 ? parts * groups : groups,
-                     merge_threads(stream, groups), args, sizeof *args);
+                     merge_threads(stream, groups), &merged, sizeof merged);
 }
 
 qn_status qni_attention_launch_of(const qni_variant *variant, qn_stream *stream,

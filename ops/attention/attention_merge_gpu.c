@@ -24,10 +24,13 @@ QD_KERNEL_WITHIN(THREADS, 80, qk_attention_merge)(const qk_attention_args g) {
     QD_ASK_FOR_CODE(code_end);
     const uint32_t count = qk_attention_count_merges(&g) * g.num_kv_heads;
     const uint32_t parts = qd_max(__gpu_num_blocks(0) / qd_max(count, 1), 1);
+    // Where all requests are taken, as nearly always, none is loaded to find that out.
+    const bool takes_all = g.least_rows == 0 && g.most_rows == UINT32_MAX;
     for (uint32_t id = qd_block(); id < count * parts; id += __gpu_num_blocks(0)) {
         const uint32_t merge = id / parts;
         const qk_attention_work work = qk_attention_find_merge(&g, merge / g.num_kv_heads);
-        merge_work(&g, &work, merge % g.num_kv_heads, id - merge * parts, parts);
+        if (__builtin_expect(takes_all, true) || qk_attention_takes(&g, work.request))
+            merge_work(&g, &work, merge % g.num_kv_heads, id - merge * parts, parts);
     }
 }
 

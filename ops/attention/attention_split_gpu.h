@@ -5,7 +5,7 @@
 #define QK_ATTENTION_SPLIT_GPU_H
 
 #include "attention_row_gpu.h"
-#include "reduce.h"
+#include "attention_top_gpu.h"
 
 /** A lane's columns of o, NARROW or WIDE; results that a lane loads before it uses one. */
 enum { NARROW = 2, WIDE = 128 / QD_WAVE, LOADS = QD_WAVE / 2 };
@@ -20,21 +20,6 @@ typedef struct split {
     float o[WIDE];     // of weighted results
     uint32_t at[WIDE]; // the lane's columns; past the end they repeat the last one
 } split;
-
-/** Returns the larger number, or a NaN. */
-QD_INLINE float larger(float a, float b) {
-    return b > a || b != b ? b : a;
-}
-QD_INLINE float wave_max(float v) {
-    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 8)));
-    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 4)));
-    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 2)));
-    v = larger(v, qd_as_f32(QD_ROW_PARTNER(qd_as_u32(v), 1)));
-    float max = -__builtin_inff();
-    QD_UNROLL for (uint32_t lane = 0; lane < QD_WAVE; lane += QD_ROW)
-        max = larger(max, qd_as_f32(qd_read_lane(qd_as_u32(v), lane)));
-    return max;
-}
 
 QD_INLINE float find_top(const split *s) {
     float top = -__builtin_inff();

@@ -18,7 +18,7 @@ QD_INLINE uint32_t anew(uint32_t x) {
 }
 
 enum { LDS_BYTES = QK_CODES ? 1 : 2 }; // of an element in LDS
-enum { DIM = 512, ROPE_DIM = 64, KEY_BYTES = (DIM + ROPE_DIM) * LDS_BYTES };
+enum { ROPE_DIM = 64, KEY_BYTES = (DIM + ROPE_DIM) * LDS_BYTES };
 enum { WIDE_BANKS = QK_BANKS == 64 }; // LDS's
 /** Bytes between groups of four keys. Lanes that read values at once are of two such groups, of
  *  four on 64 banks, where they read four codes each. */

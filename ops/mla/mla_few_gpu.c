@@ -145,7 +145,7 @@ QD_INLINE void store_partial(const part *p, const wave *w, float sum) {
     const row *r = &w->rows[0];
     const int64_t at =
         qk_attention_partial(g, &p->request, p->chunk_begin, r->query * g->group + r->head, 0);
-    store_row(w, QD_F32, (char *)(g->partial_o + at * DIM), sum > 0 ? 1 / sum : 0);
+    store_row(w, PARTIAL, partial_row(g, at), sum > 0 ? 1 / sum : 0);
     if (speaks_for(r))
         g->partial_lse[at] = r->top + qd_log2(sum);
 }

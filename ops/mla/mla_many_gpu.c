@@ -287,18 +287,24 @@ QD_INLINE void end_rows(const part *p, const row *r, uint32_t begin) {
     factors[0][qd_wave()][qd_mma_line()] = factor;
 }
 
+/** Stores a block's rows of a chunk that will be merged. The block's first row is row `begin`. */
+QD_INLINE void store_partial(const part *p, const qd_mma_acc o[O_TILES], uint32_t b,
+                             uint32_t begin) {
+    const qk_attention_args *g = reread(p->args);
+    const uint32_t index = begin + b * BLOCK + qd_opaque(qd_mma_line());
+    const int64_t at = qk_attention_partial(g, &p->request, p->chunk_begin, index, 0);
+    if (index < p->row_end)
+        store_row(o, PARTIAL, partial_row(g, at), factors[0][b][qd_mma_line()]);
+}
+
 /** Stores a block's rows, the first of which is row `begin`. */
-QD_INLINE void store_block(const part *p, const qd_mma_acc o[O_TILES], uint32_t b, uint32_t begin) {
+QD_INLINE void store_result(const part *p, const qd_mma_acc o[O_TILES], uint32_t b,
+                            uint32_t begin) {
     const qk_attention_args *g = reread(p->args);
     const uint32_t index = begin + b * BLOCK + qd_opaque(qd_mma_line());
     const float factor = factors[0][b][qd_mma_line()];
     if (index >= p->row_end)
         return;
-    if (p->request.partial_begin >= 0) {
-        const int64_t at = qk_attention_partial(g, &p->request, p->chunk_begin, index, 0);
-        store_row(o, QD_F32, (char *)(g->partial_o + at * DIM), factor);
-        return;
-    }
     const row_place place = find_row(g, &p->request, p->index, 0, index);
     char *to = (char *)g->o + o_offset(g, &place) * qd_element_bytes((int)g->dtype_o);
     if (g->dtype_o == QD_F32)
@@ -307,6 +313,27 @@ QD_INLINE void store_block(const part *p, const qd_mma_acc o[O_TILES], uint32_t 
         store_row(o, QD_F16, to, factor);
     else
         store_row(o, QD_BF16, to, factor);
+}
+
+/** Moves all blocks' sums down by two. */
+QD_INLINE void move_down(sums *w) {
+    QD_UNROLL for (uint32_t b = 0; b + 2 < BLOCKS; b++) QD_UNROLL
+        for (uint32_t n = 0; n < O_TILES; n++)
+            w->o[b][n] = w->o[b + 2][n];
+}
+
+/** Stores all blocks, two at a time by the same code: waves come to each line of code once, and
+ *  wait for it. Loops inside of an if would take more registers than there are. */
+QD_INLINE void store_blocks(const part *p, sums *w, uint32_t begin) {
+    const bool is_partial = p->request.partial_begin >= 0;
+    QD_NO_UNROLL for (uint32_t b = 0; is_partial && b < w->blocks; b += 2, move_down(w)) {
+        store_partial(p, w->o[0], b, begin);
+        store_partial(p, w->o[1], b + 1, begin);
+    }
+    QD_NO_UNROLL for (uint32_t b = 0; !is_partial && b < w->blocks; b += 2, move_down(w)) {
+        store_result(p, w->o[0], b, begin);
+        store_result(p, w->o[1], b + 1, begin);
+    }
 }
 
 // ---- the kernel
@@ -329,8 +356,7 @@ QD_INLINE void take_rows(const part *p, uint32_t begin) {
         take_tiles(p, &w, &c, begin, end, all_end);
     end_rows(p, &w.r, begin);
     qd_barrier();
-    QD_UNROLL for (uint32_t b = 0; b < BLOCKS; b++)
-        store_block(p, w.o[b], b, begin);
+    store_blocks(p, &w, begin);
     qd_barrier(); // all waves have read the factors
 }
 

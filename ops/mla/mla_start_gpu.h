@@ -9,13 +9,11 @@
 
 #include "../attention/attention_tile_gpu.h"
 #include "mla_abi.h"
+#include "mla_partial_gpu.h"
 
 QD_INLINE const qk_mla_args *again(const part *p) {
     return qd_reread(p->args);
 }
-
-/** Points to what nobody writes while the kernel runs, and all lanes load alike. */
-#define CONSTANT(type, p) ((const __attribute__((address_space(4))) type *)(uintptr_t)(p))
 
 /** Returns work item `id`. */
 QD_INLINE qk_attention_work find_work(const qk_attention_args *g, uint32_t id) {
