@@ -122,6 +122,20 @@ def test_rows_keep_loads_under_way(image, tiles, group):
     assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 4 * 5
 
 
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_split_keeps_loads_under_way(target):
+    """Tests that a wave multiplies four K-blocks between two meetings, and that no wait for one leaves less than the other three's
+    loads under way."""
+    kernel = the_kernel("gemm_split_16x16", target)
+    body = the_loop(kernel)
+    mix = kernel_loop.mix_of(body)
+    assert sum(i.name == "v_mfma_f32_16x16x32_fp8_fp8" for i in body) == mix["matrix"] == 4 * 4
+    assert mix["barrier"] == 1
+    assert mix["agpr move"] == mix["scratch"] == kernel.usage["vgpr_spill_count"] == 0
+    assert mix["memory"] == 4 * 6 + 2  # a and b of a K-block; scales of a turn
+    assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 3 * 6
+
+
 # image, tiles of 16 rows and of 16 columns a wave, K-blocks of a turn
 HALF_ROWS = [("gemm_bf16_rows_16x16", 1, 1, 12), ("gemm_bf16_rows_32x32", 2, 2, 6)]
 

@@ -190,12 +190,13 @@ typedef struct pace {
     uint32_t turn;   // K-blocks that run together, whether there are as many or not
     double block_ns; // for a K-block
     double among;    // the part of that which another workgroup on its unit adds
-    double ends_ns;  // of a workgroup's beginning and end, or of each further one where they stream
+    double ends_ns; // of a workgroup's beginning and end; where several stream, of each further one
     double of_group; // a group's first tile, in the family's units; each further one
     double further;
 } pace;
 
-static const pace streams[] = {{16, 32, false, 4, 114, 0.8, 200, 1.1, 0.3},
+static const pace streams[] = {{16, 16, true, 16, 57, 1, 400}, // dense products alone
+                               {16, 32, false, 4, 114, 0.8, 200, 1.1, 0.3},
                                {32, 64, false, 2, 250, 0.82, 1000, 1.05, 0.25},
                                {32, 32, false, 8, 190, 1, 3900, 1.1, 0.22}};
 static const pace tiles[] = {{64, 128, false, 4, 350, 1.3, 3000, 1.18, 0.46},
@@ -225,16 +226,26 @@ static double count_turns(const qni_gemm_problem *p, const pace *x) {
     return (double)qni_round_up(qni_pieces(p->k, 128), x->turn);
 }
 
+static const double stream_launch_ns = 3300;
+
 /** Returns the modelled time of a dense product by a kernel that streams the weights, whose
  *  workgroups share a unit in any number. */
 static double stream_ns(const qni_gemm_problem *p, const qn_device *device, const pace *x) {
-    constexpr double launch_ns = 3300;
     const double count = (double)(qni_pieces(p->m, x->rows) * qni_pieces(p->n, x->columns));
     const double rounds = count / (double)device->info.num_compute_units;
     const double work =
         count_turns(p, x) * x->block_ns * (rounds * x->among > 1 ? rounds * x->among : 1) +
         (rounds > 1 ? (rounds - 1) * x->ends_ns : 0);
-    return launch_ns + beside_memory_ns(p, work);
+    return stream_launch_ns + beside_memory_ns(p, work);
+}
+
+/** The same where each unit has a workgroup at most: a second round would take longer than larger
+ *  tiles do. */
+static double stream_once_ns(const qni_gemm_problem *p, const qn_device *device, const pace *x) {
+    const int64_t count = qni_pieces(p->m, x->rows) * qni_pieces(p->n, x->columns);
+    if (count > device->info.num_compute_units)
+        return INFINITY;
+    return stream_launch_ns + beside_memory_ns(p, count_turns(p, x) * x->block_ns) + x->ends_ns;
 }
 
 /** The same of a kernel with tiles in LDS, of which a unit runs two at a time, or one. */
@@ -279,7 +290,8 @@ double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *device,
     const pace *x = pace_of(&variant->config, streams);
     if (p->grouping != QN_GEMM_DENSE)
         return group_cost(p, x);
-    return dense_cost(p, device, stream_ns(p, device, x));
+    const double ns = x->is_alone ? stream_once_ns(p, device, x) : stream_ns(p, device, x);
+    return dense_cost(p, device, ns);
 }
 
 /** A tile through LDS takes as long as reading the weights twice or more, even if few of its rows
@@ -421,16 +433,26 @@ bool qni_gemm_fp8_supports(const qni_variant *variant, const qn_device *device, 
     return is_core_dtype(device, "a", p->dtype_a, why) && fits_packed(variant, device, p, why);
 }
 
-bool qni_gemm_fp8_plain_supports(const qni_variant *variant, const qn_device *device,
-                                 const void *problem, qni_reason *why) {
-    const qni_gemm_problem *p = problem;
+/** Returns whether the problem is for kernels of dense products that have no image for all forms of
+ *  a product's end. */
+static bool is_plain(const qni_gemm_problem *p, qni_reason *why) {
     if (p->grouping != QN_GEMM_DENSE)
         return qni_no(why, "rows are grouped; takes dense products");
     if (qni_gemm_needs_full(p))
         return qni_no(why, "d is %s%s; takes f32 and bf16, and no SiLU-and-multiply",
                       qni_dtype_name(p->dtype_d),
                       p->activation == QN_GEMM_SILU_AND_MUL ? ", of SiLU-and-multiply" : "");
-    return qni_gemm_fp8_supports(variant, device, p, why);
+    return true;
+}
+
+bool qni_gemm_split_supports(const qni_variant *variant, const qn_device *device,
+                             const void *problem, qni_reason *why) {
+    return is_plain(problem, why) && qni_gemm_decode_supports(variant, device, problem, why);
+}
+
+bool qni_gemm_fp8_plain_supports(const qni_variant *variant, const qn_device *device,
+                                 const void *problem, qni_reason *why) {
+    return is_plain(problem, why) && qni_gemm_fp8_supports(variant, device, problem, why);
 }
 
 bool qni_gemm_fp8_fn_supports(const qni_variant *variant, const qn_device *device,

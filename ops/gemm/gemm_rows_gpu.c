@@ -27,6 +27,7 @@
 #include "arguments.h"
 #include "copy.h"
 #include "fp8.h"
+#include "gemm_columns_gpu.h"
 #include "gemm_full_gpu.h"
 #include "gemm_words_gpu.h"
 #include "mma.h"
@@ -441,21 +442,15 @@ QD_INLINE void finish(const wave *w, const qk_gemm_args *g, const qk_gemm_scalin
     }
 }
 
-/** Chooses the workgroup's tile: row tiles of the same columns are eight workgroups apart, so that
- *  they run together on one XCD, whose second level reads b once. Returns the row tile's number.
- *  Divisions, which take long, are few. */
+/** Chooses the workgroup's tile. Returns the row tile's number; masked slabs have theirs one after
+ *  the other. */
 QD_INLINE uint32_t place_of(const qk_gemm_args *g, uint32_t block, uint32_t *tile_n) {
-    constexpr uint32_t xcds = 8;
     uint32_t slab = 0;
     if (g->grouping == QK_GROUPED_MASKED) {
         slab = block / (g->tiles_m * g->tiles_n);
         block -= slab * g->tiles_m * g->tiles_n;
     }
-    const uint32_t run = block / (xcds * g->tiles_m), in = block - run * xcds * g->tiles_m;
-    const uint32_t width = qd_min(g->tiles_n - run * xcds, xcds);
-    const uint32_t row = width == xcds ? in / xcds : in / width;
-    *tile_n = run * xcds + in - row * width;
-    return slab * g->tiles_m + row;
+    return slab * g->tiles_m + qk_gemm_column_order(g, block, tile_n);
 }
 
 #ifdef QK_FULL

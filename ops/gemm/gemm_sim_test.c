@@ -134,6 +134,9 @@ static void prefers(const preference *c, const qni_gemm_problem *form) {
 static void choices_are_kept(void **) {
     static const preference table[] = {
         {1, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_16x32", "gemm.fp8_decode"},
+        {64, 512, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_split_16x16", "gemm.fp8_rows_16x32"},
+        {256, 512, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_16x32", "gemm.fp8_split_16x16"},
+        {1, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_16x32", "gemm.fp8_split_16x16"},
         {64, 4096, 1, QN_GEMM_DENSE, FN, "gemm.fp8_decode", "gemm.fp8_mfma_fn_128x128"},
         {65, 576, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_16x32", "gemm.fp8_mfma_128x128"},
         {128, 4096, 1, QN_GEMM_DENSE, FNUZ, "gemm.fp8_rows_32x64", "gemm.fp8_mfma_128x128"},

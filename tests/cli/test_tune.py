@@ -47,7 +47,7 @@ def modelled(tmp_path_factory):
     return table, tune(*MODELLED, "--output", table)
 
 
-MODELLED = ["gemm", "--device", "sim:gfx942", "--shapes", "256x512", "--tokens", "1,1280", "--dtype", "e4m3fn"]
+MODELLED = ["gemm", "--device", "sim:gfx942", "--shapes", "224x512", "--tokens", "1,1472", "--dtype", "e4m3fn"]
 
 
 def test_modelled_choice(modelled):
@@ -60,21 +60,21 @@ def test_modelled_choice(modelled):
     assert {"gemm.any", "gemm.any_fp8"} < set(times) and not any(k["refused"] for k in many["kernels"])
     (line,) = lines_of(table)
     assert line["kernel"] == many["chosen"] and line["problem"] == f'{many["line"]} {many["batch"]}'
-    assert "m=1280" in line["problem"].split() and "by costs gemm.fp8_rows_16x32" in line["comment"]
-    for m, kernel in [(1280, many["chosen"]), (1279, "gemm.fp8_rows_16x32"), (1, "gemm.fp8_rows_16x32")]:
-        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 512, "--m", m) == kernel
-    assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 384, "--m", 1280) == "gemm.fp8_rows_16x32"
+    assert "m=1472" in line["problem"].split() and "by costs gemm.fp8_rows_16x32" in line["comment"]
+    for m, kernel in [(1472, many["chosen"]), (1471, "gemm.fp8_rows_16x32"), (1, "gemm.fp8_rows_16x32")]:
+        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 224, "--k", 512, "--m", m) == kernel
+    assert used(table, "gemm", "--device", "sim:gfx942", "--n", 224, "--k", 384, "--m", 1472) == "gemm.fp8_rows_16x32"
 
 
 def test_ranges(modelled, tmp_path):
     """Tests that --ranges makes a line hold between the sizes that were measured, and that it is another command."""
     table, text = tmp_path / "t", modelled[0].read_text()
-    table.write_text(text.replace(" --dtype", " --ranges --dtype").replace(" m=1280 expected_m=0 -> ", " m=2..1280 expected_m=0 -> "))
+    table.write_text(text.replace(" --dtype", " --ranges --dtype").replace(" m=1472 expected_m=0 -> ", " m=2..1472 expected_m=0 -> "))
     assert [p["chosen"] for p in tune(*MODELLED, "--ranges", "--output", table)] == [p["chosen"] for p in modelled[1]]
     (line,) = lines_of(table)
-    assert "m=2..1280" in line["problem"].split()
-    for m, kernel in [(1, "gemm.fp8_rows_16x32"), (2, line["kernel"]), (1279, line["kernel"])]:
-        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 256, "--k", 512, "--m", m) == kernel
+    assert "m=2..1472" in line["problem"].split()
+    for m, kernel in [(1, "gemm.fp8_rows_16x32"), (2, line["kernel"]), (1471, line["kernel"])]:
+        assert used(table, "gemm", "--device", "sim:gfx942", "--n", 224, "--k", 512, "--m", m) == kernel
     refused("tune", *MODELLED, "--output", table, env=ENV, says=["its command is ", "--ranges"])
 
 
@@ -140,7 +140,7 @@ def test_choice_follows_figures(modelled, tmp_path):
     (tmp_path / "t").write_text(text.replace(" packed=yes", " packed=maybe"))  # a line that no call can go by
     refused("tune", *MODELLED, "--output", tmp_path / "t", env=ENV, says=["changed after quern tune wrote it"])
     fast = times(plain, fp8_rows_16x32=(50, 50, 2), fp8_mfma_fn_128x128=(50, 47, 2), any_fp8=(90, 90, 0), any=(90, 90, 0),
-                 any_mixed=(90, 90, 0), fp8_decode=(90, 90, 0), fp8_rows_32x64=(90, 90, 0))
+                 any_mixed=(90, 90, 0), fp8_decode=(90, 90, 0), fp8_rows_32x64=(90, 90, 0), fp8_split_16x16=(90, 90, 0))
     check(fast, choice("fp8_mfma_fn_128x128", 47, 50))
     check(times(fast, any_fp8=(60, 45, 0)), choice("any_fp8", 45, 50))  # of two, the faster
     check(times(fast, fp8_mfma_fn_128x128=(50, 48, 2)), "")  # within the noise
