@@ -47,7 +47,8 @@ QD_INLINE void qd_ask_for_code(uint64_t end) {
     asm volatile("" : : "v"(words));
 }
 #else
-#define QD_CODE_END(name)
+#define QD_CODE_END(name)                                                                          \
+    __attribute__((unused)) static void name(void) {}
 #define QD_ASK_FOR_CODE(name) ((void)0) // NVIDIA's code cannot be read
 #define QD_ASK_FOR_CODE_AGAIN(name) ((void)0)
 #endif
