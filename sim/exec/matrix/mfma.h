@@ -107,8 +107,11 @@ static constexpr uint64_t MFMA_NAN64 = 0x7ff8000000000000;
 #define mfma_exec_exact SIM_NAME(mfma_exec_exact)
 #define mfma_exec_vector SIM_NAME(mfma_exec_vector)
 #define mfma_exec_fp8 SIM_NAME(mfma_exec_fp8)
+#define mfma_run_fp8 SIM_NAME(mfma_run_fp8)
 #define mfma_exec_fast SIM_NAME(mfma_exec_fast)
 #define mfma_form_of SIM_NAME(mfma_form_of)
+#define mfma_typed_form SIM_NAME(mfma_typed_form)
+#define mfma_is_plain_f8 SIM_NAME(mfma_is_plain_f8)
 #define mfma_lane_map SIM_NAME(mfma_lane_map)
 #define mfma_element SIM_NAME(mfma_element)
 #define mfma_c_bits SIM_NAME(mfma_c_bits)
@@ -141,6 +144,13 @@ extern const sim_opcode_table sim_ops_mfma;
 
 /** Returns the form of a decoded matrix instruction. */
 const mfma_form *mfma_form_of(const sim_inst *inst);
+
+/** Returns the form with the types that the instruction's fields name, if its form leaves them to
+ *  these. */
+mfma_form mfma_typed_form(const sim_inst *inst);
+
+/** Returns whether an f8f6f4 instruction has 8-bit types on both sides and no scales. */
+bool mfma_is_plain_f8(const sim_inst *inst);
 
 /** Returns the first register row of a source or destination that is a VGPR range. */
 static inline uint32_t *mfma_rows(sim_wave *w, const sim_operand *op) {
@@ -215,6 +225,12 @@ void mfma_exec_f64(sim_wave *w, const sim_inst *inst);    // f64 forms
 void mfma_exec_scaled(sim_wave *w, const sim_inst *inst); // f8f6f4, with and without scales
 void mfma_exec_sparse(sim_wave *w, const sim_inst *inst); // SMFMAC
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst);    // 8-bit floats on AVX-512
+
+#ifdef __AVX512F__
+/** Executes a form of 8-bit floats and no scales. Returns false, and does nothing, on a host
+ *  without AVX-512 VBMI and if an operand holds an Inf or a NaN. */
+bool mfma_run_fp8(const mfma_form *f, sim_wave *w, const sim_inst *inst);
+#endif
 
 /** Executes a dense float form in plain f32 arithmetic, if the wave asks for it
  *  (sim_wave.fast_matrix). Returns false, and does nothing, for other forms and waves. */

@@ -195,7 +195,7 @@ static inline bool read_pairs(const mfma_form *f, mfma_type type, const uint32_t
             __m512i sign = _mm512_and_si512(bytes, _mm512_set1_epi8(-128));
             __m512i high = _mm512_or_si512(look_up(t->high, bytes), sign);
             __m512i low = look_up(t->low, bytes);
-            uint32_t *at = plane_at(p, regs, lane, reg, 2);
+            uint32_t *at = p->x + mfma_k_of(f, 0, lane, 4 * reg) / 2 * p->slots + lane % p->slots;
             bad |= specials(type, bytes);
             _mm512_storeu_si512(at, _mm512_permutex2var_epi8(low, pair_bytes(0), high));
             _mm512_storeu_si512(at + p->slots, _mm512_permutex2var_epi8(low, pair_bytes(1), high));
@@ -245,7 +245,9 @@ static run_planes *read_planes(const mfma_form *f, const uint32_t *const rows[2]
 static bool has_fast_form(const mfma_form *f, const sim_inst *inst) {
     const bool is_float =
         f->rule == MFMA_FUSED || f->rule == MFMA_SPLIT || f->rule == MFMA_PAIRWISE;
-    return is_float && f->n >= CELL && f->group != MFMA_SCALE_BLOCK && !inst->cbsz && !inst->blgp;
+    if (f->group == MFMA_SCALE_BLOCK)
+        return mfma_is_plain_f8(inst);
+    return is_float && f->n >= CELL && !inst->cbsz && !inst->blgp;
 }
 
 /** Returns C's rows, or a copy of them that D may overwrite. */
@@ -265,7 +267,7 @@ static const uint32_t *rows_of_c(const mfma_form *f, sim_wave *w, const sim_inst
 }
 
 bool mfma_exec_fast(sim_wave *w, const sim_inst *inst) {
-    const mfma_form *f = mfma_form_of(inst);
+    const mfma_form form = mfma_typed_form(inst), *f = &form;
     if (!has_fast_form(f, inst))
         return false;
     fast_plane planes[2];

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix instructions on 8-bit floats, on AVX-512 with byte permutes: the split rule at full speed.
 //
-// The work is cut into cells: 16 rows of A by 16 columns of B over one group of 16 k. The rule cuts
+// The work is cut into cells: 16 rows of A by 16 columns of B over one group of 16 k, or of 32 in
+// f8f6f4 forms, here without scales. The rule cuts
 // a product only where it lies more than 24 - Fa - Fb bits below the group's largest exponent,
 // which real data seldom has. So each cell is computed twice over: the exact dot products in f64
-// (products have 8 bits, sums at most 40), and, 64 outputs a byte vector, the largest and the
+// (products have 8 bits, sums at most 41), and, 64 outputs a byte vector, the largest and the
 // smallest exponent of each output's products. Where the spread is small the exact sum is the
 // rule's sum; the rows with any other output are computed again product by product. Adding c works
 // in f32 where it can: see add_c.
 //
-// Needs AVX-512 VBMI; mfma_exec_fp8 uses the general vector form on a host without it.
+// Needs AVX-512 VBMI; mfma_exec_fp8 uses the general forms on a host without it.
 #include "mfma_vector.h"
 
 #ifdef __AVX512F__
@@ -21,7 +22,7 @@
 
 #pragma clang attribute push(__attribute__((target("avx512vbmi"))), apply_to = function)
 
-enum { CELL = 16 };
+enum { CELL = 16, MOST_K = 32 };
 
 // An exponent code is the exponent field (at least 1), so e = code - bias; a zero's is ZERO_CODE,
 // so that it loses to every number in a signed maximum of sums and in an unsigned minimum.
@@ -56,10 +57,10 @@ static void fill_tables(void) {
     fill_table(MFMA_BF8_FNUZ);
 }
 
-/** 16 rows of A (or columns of B) over 16 k, by k. */
+/** 16 rows of A (or columns of B) over a group, by k. */
 typedef struct fragment {
-    _Alignas(64) double value[CELL][CELL];
-    _Alignas(64) int8_t code[CELL][CELL];
+    _Alignas(64) double value[MOST_K][CELL];
+    _Alignas(64) int8_t code[MOST_K][CELL];
 } fragment;
 
 // ---- decoding
@@ -101,10 +102,10 @@ static inline void decode_four(const byte_tables *t, __m512i bytes, fragment *ou
     }
 }
 
-/** Reads a fragment from two strips of lanes, k 0..7 and k 8..15, of two registers each. Returns
- *  false if it holds a NaN or an Inf. */
-static inline bool read_fragment(mfma_type type, const uint32_t *rows, int strip0, int strip1,
-                                 fragment *out) {
+/** Reads a fragment of two strips of lanes, which hold the first and the second half of its k in
+ *  `regs` registers each. Returns false if it holds a NaN or an Inf. */
+MFMA_INLINE bool read_fragment(mfma_type type, const uint32_t *rows, int regs, int strip0,
+                               int strip1, fragment *out) {
     // Turns 16 dwords of 4 k into 4 k of 16 rows.
     _Alignas(64) static const uint8_t transpose[64] = {
         0, 4, 8,  12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, //
@@ -113,8 +114,9 @@ static inline bool read_fragment(mfma_type type, const uint32_t *rows, int strip
         3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51, 55, 59, 63};
     __m512i order = _mm512_load_si512(transpose);
     __mmask64 bad = 0;
-    for (int i = 0; i < 4; i++) {
-        const uint32_t *from = rows + i % 2 * SIM_LANES + (i < 2 ? strip0 : strip1) * MFMA_STRIP;
+    for (int i = 0; i < 2 * regs; i++) {
+        const int strip = i < regs ? strip0 : strip1;
+        const uint32_t *from = rows + i % regs * SIM_LANES + strip * MFMA_STRIP;
         __m512i bytes = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(from));
         bad |= specials(&mfma_formats[type], bytes);
         decode_four(&tables[type], bytes, out, 4 * i);
@@ -131,7 +133,8 @@ typedef struct exponents {
 } exponents;
 
 /** Finds the largest and the smallest exponent of each output's products. */
-static inline void find_exponents(const fragment *a, const fragment *b, int limit, exponents *out) {
+MFMA_INLINE void find_exponents(const fragment *a, const fragment *b, int num_k, int limit,
+                                exponents *out) {
     __m512i first = _mm512_set_epi32(12, 12, 12, 12, 8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0);
     __m512i pick = _mm512_mullo_epi32(first, _mm512_set1_epi32(0x01010101));
     __m512i largest[4], smallest[4];
@@ -139,7 +142,7 @@ static inline void find_exponents(const fragment *a, const fragment *b, int limi
         largest[r] = _mm512_set1_epi8(-128);
         smallest[r] = _mm512_set1_epi8(-1);
     }
-    for (int k = 0; k < CELL; k++) {
+    for (int k = 0; k < num_k; k++) {
         __m512i ak = _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)a->code[k]));
         __m512i bk = _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)b->code[k]));
         for (int r = 0; r < 4; r++) {
@@ -158,10 +161,11 @@ static inline void find_exponents(const fragment *a, const fragment *b, int limi
 }
 
 /** Computes the exact dot products of eight rows. */
-static inline void multiply_rows(const fragment *a, const fragment *b, int row, __m512d s[8][2]) {
+MFMA_INLINE void multiply_rows(const fragment *a, const fragment *b, int num_k, int row,
+                               __m512d s[8][2]) {
     for (int i = 0; i < 8; i++)
         s[i][0] = s[i][1] = _mm512_setzero_pd();
-    for (int k = 0; k < CELL; k++) {
+    for (int k = 0; k < num_k; k++) {
         __m512d b0 = _mm512_load_pd(&b->value[k][0]), b1 = _mm512_load_pd(&b->value[k][8]);
         for (int i = 0; i < 8; i++) {
             __m512d x = _mm512_set1_pd(a->value[k][row + i]);
@@ -237,7 +241,7 @@ static __m512i sum_cut(const mfma_form *f, const fragment *a, const fragment *b,
                        __m512i *e) {
     const int a_bias = mfma_formats[f->a_type].bias, b_bias = mfma_formats[f->b_type].bias;
     __m512i largest = _mm512_set1_epi32(INT32_MIN), sum = _mm512_setzero_si512();
-    for (int i = k; i < CELL; i += 2) {
+    for (int i = k; i < f->group; i += 2) {
         __m512i eb = _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)b->code[i]));
         __m512i ea = exponent_of(_mm512_set1_epi32(a->code[i][row]), a_bias);
         largest = _mm512_max_epi32(largest, _mm512_add_epi32(ea, exponent_of(eb, b_bias)));
@@ -246,7 +250,7 @@ static __m512i sum_cut(const mfma_form *f, const fragment *a, const fragment *b,
     __m512i down =
         _mm512_sub_epi32(_mm512_set1_epi32(24), _mm512_max_epi32(largest, _mm512_set1_epi32(-100)));
     __m512 scale = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_cvtepi32_ps(down));
-    for (int i = k; i < CELL; i += 2) {
+    for (int i = k; i < f->group; i += 2) {
         __m512 x = join(_mm512_cvtpd_ps(_mm512_load_pd(&b->value[i][0])),
                         _mm512_cvtpd_ps(_mm512_load_pd(&b->value[i][8])));
         x = _mm512_mul_ps(x, _mm512_set1_ps((float)a->value[i][row]));
@@ -278,14 +282,15 @@ typedef struct cell_rows {
     int quad[4];
 } cell_rows;
 
-static void cell(const mfma_form *f, const fragment *a, const fragment *b, cell_rows rows) {
+MFMA_INLINE void cell(const mfma_form *f, int num_k, const fragment *a, const fragment *b,
+                      cell_rows rows) {
     const mfma_format *fa = &mfma_formats[f->a_type], *fb = &mfma_formats[f->b_type];
     exponents e;
-    find_exponents(a, b, 24 - fa->fraction - fb->fraction, &e);
+    find_exponents(a, b, num_k, 24 - fa->fraction - fb->fraction, &e);
     const int bias = fa->bias + fb->bias;
     for (int half = 0; half < CELL; half += 8) {
         __m512d s[8][2];
-        multiply_rows(a, b, half, s);
+        multiply_rows(a, b, num_k, half, s);
         for (int i = 0; i < 8; i++) {
             const int row = half + i, at = rows.quad[row / 4] + row % 4 * SIM_LANES;
             __m512 c = _mm512_loadu_ps(rows.c + at);
@@ -299,72 +304,89 @@ static void cell(const mfma_form *f, const fragment *a, const fragment *b, cell_
 }
 
 typedef struct operands {
-    fragment a[2], b[2];
+    fragment a[4], b[4];
     const float *c;
     float *d;
     _Alignas(64) float constant[16 * SIM_LANES];
 } operands;
 
-/** Computes 16x16x32: two groups of k, one after the other. Strip q of lanes holds k 8 q to 8 q +
- *  7. */
-static void run_16x16(const mfma_form *f, const operands *o) {
-    _Alignas(64) float middle[4 * SIM_LANES];
-    cell_rows first = {o->c, middle, {0, 16, 32, 48}};
-    cell_rows second = {middle, o->d, {0, 16, 32, 48}};
-    cell(f, &o->a[0], &o->b[0], first);
-    cell(f, &o->a[1], &o->b[1], second);
-}
-
-/** Computes 32x32x16 as four cells. Strip s holds rows 16 (s % 2) on and k 8 (s / 2) on. */
-static void run_32x32(const mfma_form *f, const operands *o) {
-    _Alignas(64) float d[16 * SIM_LANES]; // D may overlap C
-    for (int i = 0; i < 4; i++) {
-        const int at = i / 2 * 8 * SIM_LANES + i % 2 * CELL;
-        cell_rows rows = {o->c + at, d + at, {0, 32, 4 * SIM_LANES, 4 * SIM_LANES + 32}};
-        cell(f, &o->a[i / 2], &o->b[i % 2], rows);
+/** Computes 16 rows by 16 columns: one group of k after the other, each a fragment. */
+MFMA_INLINE void run_16x16(const mfma_form *f, int num_k, const operands *o) {
+    _Alignas(64) float d[4 * SIM_LANES]; // D may overlap C
+    for (int i = 0; i < f->k / num_k; i++) {
+        cell_rows rows = {i == 0 ? o->c : d, d, {0, 16, 32, 48}};
+        cell(f, num_k, &o->a[i], &o->b[i], rows);
     }
     memcpy(o->d, d, sizeof d);
 }
 
-static bool read_operands(const mfma_form *f, sim_wave *w, const sim_inst *inst, operands *o) {
-    const uint32_t *a = mfma_rows(w, &inst->src[0]), *b = mfma_rows(w, &inst->src[1]);
-    bool ordinary = true;
-    for (int i = 0; i < 2; i++) {
-        const int strip0 = f->m == 16 ? 2 * i : i, strip1 = f->m == 16 ? 2 * i + 1 : i + 2;
-        ordinary &= read_fragment((mfma_type)f->a_type, a, strip0, strip1, &o->a[i]);
-        ordinary &= read_fragment((mfma_type)f->b_type, b, strip0, strip1, &o->b[i]);
+/** Computes 32 rows by 32 columns as four cells for each group of k, which is a pair of fragments:
+ *  the first 16 rows and the others. */
+MFMA_INLINE void run_32x32(const mfma_form *f, int num_k, const operands *o) {
+    _Alignas(64) float d[16 * SIM_LANES]; // D may overlap C
+    for (int i = 0; i < f->k / num_k * 4; i++) {
+        const int at = i / 2 % 2 * 8 * SIM_LANES + i % 2 * CELL, pair = i / 4 * 2;
+        const float *c = pair == 0 ? o->c : d;
+        cell_rows rows = {c + at, d + at, {0, 32, 4 * SIM_LANES, 4 * SIM_LANES + 32}};
+        cell(f, num_k, &o->a[pair + i / 2 % 2], &o->b[pair + i % 2], rows);
     }
+    memcpy(o->d, d, sizeof d);
+}
+
+MFMA_INLINE bool read_fragments(const mfma_form *f, mfma_type type, const uint32_t *rows, int num_k,
+                                fragment out[]) {
+    const int regs = num_k / 8, count = f->k / num_k * f->m / CELL;
+    bool ordinary = true;
+    for (int i = 0; i < count; i++) {
+        const uint32_t *from = rows + i / 2 * regs * SIM_LANES;
+        const int strip0 = f->m == 16 ? i % 2 * 2 : i % 2, strip1 = strip0 + f->m / CELL;
+        ordinary &= read_fragment(type, from, regs, strip0, strip1, &out[i]);
+    }
+    return ordinary;
+}
+
+static void set_c_and_d(const mfma_form *f, sim_wave *w, const sim_inst *inst, operands *o) {
     o->c = o->constant;
     o->d = (float *)mfma_rows(w, &inst->dst[0]);
     if (inst->src[2].kind == SIM_OP_VGPR) {
         o->c = (const float *)mfma_rows(w, &inst->src[2]);
-        return ordinary;
+        return;
     }
     __m512i constant = _mm512_set1_epi32((int)inst->src[2].value);
     for (int i = 0; i < f->m * f->n; i += MFMA_STRIP)
         _mm512_store_si512(o->constant + i, constant);
-    return ordinary;
 }
 
-static bool run(sim_wave *w, const sim_inst *inst) {
-    const mfma_form *f = mfma_form_of(inst);
+MFMA_INLINE bool run_groups(const mfma_form *f, sim_wave *w, const sim_inst *inst, int num_k) {
     operands o;
-    if (!read_operands(f, w, inst, &o))
+    bool ordinary =
+        read_fragments(f, (mfma_type)f->a_type, mfma_rows(w, &inst->src[0]), num_k, o.a);
+    ordinary &= read_fragments(f, (mfma_type)f->b_type, mfma_rows(w, &inst->src[1]), num_k, o.b);
+    if (!ordinary)
         return false;
+    set_c_and_d(f, w, inst, &o);
     if (f->m == 16)
-        run_16x16(f, &o);
+        run_16x16(f, num_k, &o);
     else
-        run_32x32(f, &o);
+        run_32x32(f, num_k, &o);
     return true;
+}
+
+static bool run(const mfma_form *f, sim_wave *w, const sim_inst *inst) {
+    return f->group == MOST_K ? run_groups(f, w, inst, MOST_K) : run_groups(f, w, inst, CELL);
 }
 
 #pragma clang attribute pop
 
+bool mfma_run_fp8(const mfma_form *f, sim_wave *w, const sim_inst *inst) {
+    pthread_once(&tables_once, fill_tables);
+    return __builtin_cpu_supports("avx512vbmi") && run(f, w, inst);
+}
+
 void mfma_exec_fp8(sim_wave *w, const sim_inst *inst) {
     if (w->fast_matrix && mfma_exec_fast(w, inst))
         return;
-    pthread_once(&tables_once, fill_tables);
-    if (!__builtin_cpu_supports("avx512vbmi") || !run(w, inst))
+    if (!mfma_run_fp8(mfma_form_of(inst), w, inst))
         mfma_exec_vector(w, inst);
 }
 

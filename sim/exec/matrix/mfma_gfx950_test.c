@@ -56,12 +56,8 @@ static void check_mixed(const mfma_form *f, bool scaled, int reg) {
     }
 }
 
-/** Decodes and runs one f8f6f4 encoding; `choice` gives types and scale bytes. */
-static void run_mixed(bool is_32, bool scaled, int choice) {
-    const int fields[2] = {choice % 5, choice / 5 % 5},
-              bytes[2] = {choice / 25 % 4, choice / 7 % 4};
-    const int by_field[] = {MFMA_FP8, MFMA_BF8, MFMA_FP6, MFMA_BF6, MFMA_FP4};
-    const int types[2] = {by_field[fields[0]], by_field[fields[1]]};
+/** Decodes an f8f6f4 encoding whose types are `fields`, and whose scales are in `bytes`. */
+static sim_inst decode_mixed(bool is_32, bool scaled, const int fields[2], const int bytes[2]) {
     uint32_t words[4] = {0xd3ac0000 | (uint32_t)(bytes[0] & 1) << 11 |
                              (uint32_t)(bytes[1] & 1) << 12,
                          (256 + SCALE_A) | (256 + SCALE_B) << 9 | (uint32_t)(bytes[0] >> 1) << 27 |
@@ -77,6 +73,16 @@ static void run_mixed(bool is_32, bool scaled, int choice) {
                     error)) {
         fail_msg("%s", error);
     }
+    return inst;
+}
+
+/** Runs one f8f6f4 encoding; `choice` gives types and scale bytes. */
+static void run_mixed(bool is_32, bool scaled, int choice) {
+    const int fields[2] = {choice % 5, choice / 5 % 5},
+              bytes[2] = {choice / 25 % 4, choice / 7 % 4};
+    const int by_field[] = {MFMA_FP8, MFMA_BF8, MFMA_FP6, MFMA_BF6, MFMA_FP4};
+    const int types[2] = {by_field[fields[0]], by_field[fields[1]]};
+    const sim_inst inst = decode_mixed(is_32, scaled, fields, bytes);
     const mfma_form *f = form_at(line_of(&inst));
     assert_int_equal(f->m, is_32 ? 32 : 16);
     memset(wave->v, 0, sizeof wave->v);
@@ -91,6 +97,42 @@ static void test_mixed_types(void **state) {
         run_mixed(false, true, choice);
         run_mixed(true, true, choice);
         run_mixed(choice % 2, false, choice % 25);
+    }
+}
+
+/** Fills A and B with codes whose exponents lie close together, or with any, and C with floats
+ *  that are larger, of a size or smaller. */
+static void fill_codes(int round) {
+    const uint32_t kept = round % 3 == 0 ? 0xffffffff : round % 3 == 1 ? 0x8f8f8f8f : 0xbfbfbfbf;
+    memset(wave->v, 0, sizeof wave->v);
+    for (int i = 0; i < 8 * SIM_LANES; i++) {
+        wave->v[A_REG + i / SIM_LANES][i % SIM_LANES] = next_random() & kept;
+        wave->v[B_REG + i / SIM_LANES][i % SIM_LANES] = next_random() & kept;
+    }
+    for (int i = 0; i < 16 * SIM_LANES; i++) {
+        const float c = ldexpf((float)(int)next_random(), -31 + 6 * (round % 8) - 20);
+        memcpy(&wave->v[C_REG + i / SIM_LANES][i % SIM_LANES], &c, sizeof c);
+    }
+    for (int lane = 0; lane < SIM_LANES; lane++)
+        wave->v[SCALE_A][lane] = wave->v[SCALE_B][lane] = 0x7f7f7f7f;
+}
+
+/** Without scales 8-bit types may run by other code, which must give the bits of scales of 1. D may
+ *  lie over C. */
+static void test_unscaled_bits(void **state) {
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        const int fields[2] = {round % 2, round / 2 % 2}, bytes[2] = {0};
+        sim_inst plain = decode_mixed(round / 4 % 2, false, fields, bytes);
+        const sim_inst scaled = decode_mixed(round / 4 % 2, true, fields, bytes);
+        fill_codes(round);
+        scaled.exec(wave, &scaled);
+        memcpy(expected->v[CODED_D], wave->v[CODED_D], 16 * sizeof wave->v[0]);
+        plain.dst[0].reg = (uint16_t)(round % 5 == 0 ? C_REG + 1 : CODED_D);
+        const size_t rows = round / 4 % 2 ? 16 : 4;
+        plain.exec(wave, &plain);
+        if (memcmp(expected->v[CODED_D], wave->v[plain.dst[0].reg], rows * sizeof wave->v[0]) != 0)
+            fail_msg("round %d: bits differ from those with scales of 1", round);
     }
 }
 
@@ -165,6 +207,7 @@ static void test_sparse(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_types),
+        cmocka_unit_test(test_unscaled_bits),
         cmocka_unit_test(test_sparse),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

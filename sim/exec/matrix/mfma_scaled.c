@@ -21,6 +21,21 @@ static mfma_type type_of(int field) {
     return types[field < 5 ? field : 0];
 }
 
+mfma_form mfma_typed_form(const sim_inst *inst) {
+    mfma_form f = *mfma_form_of(inst);
+    if (f.group == MFMA_SCALE_BLOCK) {
+        f.a_type = (uint8_t)type_of(inst->cbsz);
+        f.b_type = (uint8_t)type_of(inst->blgp);
+    }
+    return f;
+}
+
+bool mfma_is_plain_f8(const sim_inst *inst) {
+    const mfma_form f = mfma_typed_form(inst);
+    return inst->num_src == 3 && mfma_formats[f.a_type].bits == 8 &&
+           mfma_formats[f.b_type].bits == 8;
+}
+
 static void read_scales(sim_wave *w, const sim_inst *inst, int side, uint8_t out[SIM_LANES]) {
     const int byte = (inst->op_sel >> side & 1) | (inst->op_sel_hi >> side & 1) << 1;
     const uint32_t *rows = inst->num_src > 3 ? mfma_rows(w, &inst->src[3 + side]) : nullptr;
@@ -43,9 +58,13 @@ static uint64_t scaled_output(const mfma_form *f, const void *state, mfma_place 
 }
 
 void mfma_exec_scaled(sim_wave *w, const sim_inst *inst) {
-    mfma_form f = *mfma_form_of(inst);
-    f.a_type = (uint8_t)type_of(inst->cbsz);
-    f.b_type = (uint8_t)type_of(inst->blgp);
+    if (w->fast_matrix && mfma_exec_fast(w, inst))
+        return;
+    const mfma_form f = mfma_typed_form(inst);
+#ifdef __AVX512F__
+    if (mfma_is_plain_f8(inst) && mfma_run_fp8(&f, w, inst))
+        return;
+#endif
     scaled_terms t;
     mfma_read_terms(&f, w, inst, 0, t.a);
     mfma_read_terms(&f, w, inst, 1, t.b);
