@@ -11,7 +11,7 @@
 //   cdna.h   mfma 32x32x8 f16, bf16, twice     qd_mma         64     32 x 32  16  16
 //            mfma 16x16x16 f16, bf16, twice    qd_mma16       64     16 x 16  32  4
 //            mfma 16x16x32 fp8, not on gfx90a  qd_mma16_fp8   64     16 x 16  32  4
-//            mfma 32x32x16 fp8, not on gfx90a  qd_mma32_fp8   64     32 x 32  16  16
+//   cdna_fp8.h, FP8 over 128 k, in steps       qd_mma32_fp8   64     32 x 32  128 16
 //   rdna3.h  wmma 16x16x16 f16, bf16           qd_mma         32     16 x 16  16  8
 //                                              qd_mma16
 //   rdna4.h  wmma 16x16x16 f16, bf16           qd_mma         32     16 x 16  16  8
@@ -33,6 +33,7 @@
 //            the rows qd_mma16_row(); its operand is QD_MMA16_RUN consecutive k, from qd_mma16_k()
 //            on, of the lines that have its columns' numbers.
 // qd_mma32   CDNA's large tile of FP8, for GEMM with large tiles: it takes half the instructions.
+//            Kernels with scales of K-blocks include its file themselves.
 //
 // An engine whose operands are descriptors of LDS, and whose results several waves share, such as
 // Hopper's, would use these names for the places of results, and names of its own for starting

@@ -105,6 +105,26 @@ def test_deep_loops_keep_loads_under_way(image, blocks):
     assert min(waits) >= (mix["memory"] + mix["lds copy"]) // blocks * (blocks - 2)
 
 
+# The kernels of gfx950, which multiply by f8f6f4: image, MFMAs of a turn, their shape, vector instructions allowed for a tile and
+# 128 of k, all instructions of LDS
+F8F6F4 = [("gemm_fp8_256x128", 2 * 2 * 8, "32x32x64", 18, 2 * 16), ("gemm_fp8_128x128", 2 * 2 * 4, "32x32x64", 18, 2 * 8),
+          ("gemm_flat_128x128", 2 * 16, "16x16x128", 4.25, 2 * (8 + 2 * (4 + 4)))]
+
+
+@pytest.mark.parametrize("image, mfmas, shape, ratio, lds", F8F6F4)
+def test_loops_of_f8f6f4_are_lean(image, mfmas, shape, ratio, lds):
+    """Tests that a turn has its products and FMAs, moves no registers and waits for its copies."""
+    kernel = the_kernel(image, "gfx950")
+    body = the_loop(kernel)
+    mix = kernel_loop.mix_of(body)
+    tiles = mfmas // (2 if shape == "32x32x64" else 1)
+    assert sum(i.name == f"v_mfma_f32_{shape}_f8f6f4" for i in body) == mix["matrix"] == mfmas
+    assert (16 if shape == "32x32x64" else 4) * tiles <= mix["vector"] <= ratio * tiles
+    assert mix["lds"] == lds
+    assert mix["agpr move"] == mix["scratch"] == kernel.usage["vgpr_spill_count"] == 0
+    assert mix["lds copy"] == 0 or kernel_loop.waits_before_barriers(body)
+
+
 # image, tiles of 16 x 16 a wave, K-blocks between two meetings
 ROWS = [("gemm_rows_16x32", 1, 4), ("gemm_rows_32x64", 2, 2)]
 
@@ -122,18 +142,18 @@ def test_rows_keep_loads_under_way(image, tiles, group):
     assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 4 * 5
 
 
-@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
-def test_split_keeps_loads_under_way(target):
+@pytest.mark.parametrize("target, name, mfmas, loads", [("gfx942", "32_fp8_fp8", 4, 4), ("gfx950", "128_f8f6f4", 1, 2)])
+def test_split_keeps_loads_under_way(target, name, mfmas, loads):
     """Tests that a wave multiplies four K-blocks between two meetings, and that no wait for one leaves less than the other three's
     loads under way."""
     kernel = the_kernel("gemm_split_16x16", target)
     body = the_loop(kernel)
     mix = kernel_loop.mix_of(body)
-    assert sum(i.name == "v_mfma_f32_16x16x32_fp8_fp8" for i in body) == mix["matrix"] == 4 * 4
+    assert sum(i.name == f"v_mfma_f32_16x16x{name}" for i in body) == mix["matrix"] == 4 * mfmas
     assert mix["barrier"] == 1
     assert mix["agpr move"] == mix["scratch"] == kernel.usage["vgpr_spill_count"] == 0
-    assert mix["memory"] == 4 * 6 + 2  # a and b of a K-block; scales of a turn
-    assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 3 * 6
+    assert mix["memory"] == 4 * (2 + loads) + 2  # a and b of a K-block; scales of a turn
+    assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 3 * (2 + loads)
 
 
 # image, tiles of 16 rows and of 16 columns a wave, K-blocks of a turn
@@ -181,8 +201,8 @@ def test_flat_weights_cost_no_more_than_their_way_through_lds(image, repairs):
     assert [next(i.operands for i in reversed(body[:n]) if i.kind == "wait") for n in meetings] == ["lgkmcnt(0)"] * 2 * BLOCKS
 
 
-@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
-def test_experts_of_few_tokens_keep_loads_under_way(target):
+@pytest.mark.parametrize("target, name, mfmas", [("gfx942", "32x32x16_fp8_fp8", 8), ("gfx950", "32x32x64_f8f6f4", 2)])
+def test_experts_of_few_tokens_keep_loads_under_way(target, name, mfmas):
     """Tests that a turn multiplies its four K-blocks, and that no wait leaves less than three K-blocks' loads under way."""
     path = IMAGES / f"moe_few.{target}.co"
     if not path.exists():
@@ -190,7 +210,7 @@ def test_experts_of_few_tokens_keep_loads_under_way(target):
     for kernel in kernel_loop.read_kernels(str(path)):
         body = min(kernel.matrix_loops(), key=len)  # inside the second kernel's loop over pairs
         mix = kernel_loop.mix_of(body)
-        assert sum(i.name == "v_mfma_f32_32x32x16_fp8_fp8" for i in body) == mix["matrix"] == 4 * 8
+        assert sum(i.name == f"v_mfma_f32_{name}" for i in body) == mix["matrix"] == 4 * mfmas
         assert mix["memory"] == 4 * 4 and mix["barrier"] == mix["agpr move"] == mix["scratch"] == mix["lane move"] == 0
         assert min(int(n) for i in body for n in re.findall(r"vmcnt\((\d+)\)", i.operands)) >= 3 * 4
 

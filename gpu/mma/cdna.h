@@ -101,8 +101,8 @@ QD_INLINE uint32_t qd_mma16_k(uint32_t lane) {
 }
 /** Returns the first k of the lane's FP8 operand. The instruction rounds between its first and its
  *  second 16 of k, and lanes of the lower half hold the first 16. With these places the two halves
- *  are those of qd_mma32_fp8's two products, so that sums have equal bits. Source: MMA-Sim,
- *  arXiv:2511.10909, for gfx942; nothing is published for gfx950. */
+ *  are those of two steps of qd_mma32_fp8 (cdna_fp8.h) on gfx942, so that sums have equal bits.
+ *  Source: MMA-Sim, arXiv:2511.10909, for gfx942; nothing is published for gfx950. */
 QD_INLINE uint32_t qd_mma16_k_fp8(uint32_t lane) {
     return lane / 16 % 2 * 16 + lane / 32 * 8;
 }
@@ -125,19 +125,6 @@ QD_INLINE qd_mma16_acc qd_mma16(bool is_f16, qd_mma16_operand x, qd_mma16_operan
 #if QD_HAS_FP8_FNUZ || QD_HAS_FP8_OCP
 QD_INLINE qd_mma16_acc qd_mma16_fp8(qd_mma16_codes x, qd_mma16_codes y, qd_mma16_acc d) {
     return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(x, y, d, 0, 0, 0);
-}
-
-// ---- 32 x 32, FP8
-
-/** Returns d[32, 32] + x[32, 16] y[32, 16]^T, from FP8 operands of the target's own kind. A lane of
- *  x or y holds 16 consecutive k of line lane % 32; two of these products use up all 16, and `half`
- *  says which eight. Element e of d is
- *
- *    d[8 (e / 4) + 4 (lane / 32) + e % 4, lane % 32] */
-QD_INLINE qd_f32x16 qd_mma32_fp8(qd_u32x4 x, qd_u32x4 y, int half, qd_f32x16 d) {
-    const qd_i64x2 xs = __builtin_bit_cast(qd_i64x2, x), ys = __builtin_bit_cast(qd_i64x2, y);
-    return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(half ? xs.y : xs.x, half ? ys.y : ys.x, d, 0,
-                                                      0, 0);
 }
 #endif
 

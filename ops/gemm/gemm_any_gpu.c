@@ -18,10 +18,14 @@
 // FP8       without QK_FP8, and where a kind is not the target's, elements become bf16 on the way
 //           to LDS; gfx942 with QK_FP8 takes e4m3fn as e4m3fnuz of half the value, which the scale
 //           makes good
+//           On gfx950 one product has all 128 k of a stage (cdna_fp8.h)
 // Sum       an f32 partial for each 128 of k, scaled, added to the f32 sum; without scales: by 1
 #include "fp8.h"
 #include "gemm_full_gpu.h"
 #include "mma.h"
+#ifdef QK_FP8
+#include "mma/cdna_fp8.h" // nothing on other targets
+#endif
 #ifdef QK_MIXED
 #include "gemm_any_types_gpu.h"
 #endif
@@ -31,11 +35,21 @@ enum { THREADS = WAVES * QD_WAVE };
 #ifdef QK_FP8
 enum { ELEMENT_BYTES = 1 };
 typedef qd_u32x2 chunk; // CHUNK elements as they lie in LDS
+#ifdef QD_MMA16_K_LONG
+enum { MMA_K = QD_MMA16_K_LONG };
+typedef qd_mma16_long fragment;
+#define MMA(how, x, y, d) ((void)(how), qd_mma16_fp8_long(x, y, d))
+#define READ qd_mma16_read_long
+#define FIRST_K qd_mma16_k_long
+#else
+enum { MMA_K = QD_MMA16_K };
 typedef qd_mma16_codes fragment;
 #define MMA(how, x, y, d) ((void)(how), qd_mma16_fp8(x, y, d))
 #define READ qd_mma16_read_fp8
 #define FIRST_K qd_mma16_k_fp8
+#endif
 #else
+enum { MMA_K = QD_MMA16_K };
 enum { ELEMENT_BYTES = 2 };
 typedef qd_u32x4 chunk;
 typedef qd_mma16_operand fragment;
@@ -153,7 +167,7 @@ QD_INLINE fragment load_fragment(const QD_LDS uint8_t *lds, uint32_t row, uint32
     return READ(lds + row * ROW_BYTES + k * ELEMENT_BYTES, ROW_BYTES);
 }
 
-/** Adds the product of what is in LDS to this wave's 2 x 2 tiles: QD_MMA16_K elements, of b from
+/** Adds the product of what is in LDS to this wave's 2 x 2 tiles: MMA_K elements, of b from
  *  `of_b` and of a from `of_a` on. */
 QD_INLINE void multiply_at(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                            uint32_t wave_m, uint32_t of_b, uint32_t of_a, int how) {
@@ -172,7 +186,7 @@ QD_INLINE void multiply_at(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t w
 QD_INLINE void multiply_stage(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_t wave_n,
                               uint32_t wave_m, int how) {
     QD_UNROLL_BY(2)
-    for (uint32_t k = 0; k < STAGE_K; k += QD_MMA16_K)
+    for (uint32_t k = 0; k < STAGE_K; k += MMA_K)
         multiply_at(part, wave_n, wave_m, k, k, how);
 }
 
@@ -181,7 +195,7 @@ QD_INLINE void multiply_parts(qd_mma16_acc part[WAVE_TILES][WAVE_TILES], uint32_
                               uint32_t wave_m) {
     constexpr uint32_t half = STAGE_K / 2;
     QD_NO_UNROLL for (uint32_t i = 0; i < 3; i++) QD_UNROLL
-        for (uint32_t k = 0; k < half; k += QD_MMA16_K)
+        for (uint32_t k = 0; k < half; k += MMA_K)
             multiply_at(part, wave_n, wave_m, i / 2 * half + k, i % 2 * half + k, QK_BY_BF16);
 }
 

@@ -2,8 +2,8 @@
 // FP8 gemm for few rows, weights packed: streams the weights once, at the speed of memory (CDNA3,
 // CDNA4).
 //
-// Needs     v_mfma_f32_32x32x16_fp8_fp8; b from qk_gemm_pack. gfx942: a e4m3fn or e4m3fnuz; gfx950:
-//           e4m3fn
+// Needs     gfx942: v_mfma_f32_32x32x16_fp8_fp8, a e4m3fn or e4m3fnuz; gfx950:
+//           v_mfma_f32_32x32x64_f8f6f4, a e4m3fn; b from qk_gemm_pack
 // Tile      32 rows x 32 columns; in each round the 8 waves multiply a K-block each, then meet, and
 //           every wave adds all eight partials of its eighth of the tile
 // Sum       K-block after K-block, as in every other kernel of the family: the same bits
@@ -21,7 +21,7 @@
 #include "copy.h"
 #include "fp8.h"
 #include "gemm_full_gpu.h"
-#include "mma.h"
+#include "mma/cdna_fp8.h"
 
 enum { TILE = 32, BLOCK_K = 128, WAVES = 8, THREADS = 64 * WAVES, AHEAD = 2 };
 
@@ -97,7 +97,7 @@ QD_INLINE void turn(block *x) {
 QD_INLINE qd_f32x16 multiply(const block *x) {
     qd_f32x16 part = 0;
     QD_UNROLL for (int q = 0; q < 8; q++)
-        part = qd_mma32_fp8(x->b[q / 2], x->a[q / 2], q % 2, part);
+        part = qd_mma32_fp8(x->b, x->a, q, part);
     return part;
 }
 

@@ -3,20 +3,20 @@
 // them, k contiguous: d = c + a b^T; the stage is filled through registers, in which the next
 // K-block waits.
 //
-// Needs     v_mfma_f32_16x16x32_fp8_fp8 (gfx942, gfx950); rows of a and b at multiples of four
-//           bytes
+// Needs     v_mfma_f32_16x16x32_fp8_fp8 (gfx942) or 16x16x128_f8f6f4 (gfx950); rows of a and b at
+//           multiples of four bytes
 // Launch    in the order of qk_gemm_order
-// LDS       one stage. A place of 16 bytes holds two runs of eight k, those of the same lane in two
-//           products, so that sums have the order of packed weights (place_of)
+// LDS       one stage. On gfx942 a place of 16 bytes holds two runs of eight k, those of the same
+//           lane in two products, so that sums have the order of packed weights (place_of)
 // Registers 4 MT NT sums, two tiles of partials, a K-block of a, two of b, and for each load 16
 //           bytes a lane
-// Schedule  A K-block of 128 runs MT NT tiles of four MFMAs. Each step is one MFMA, at most two
-//           FMAs that add the tile before to its sum, and at most one memory operation; a pin ends
-//           it. In order: reads of a's last tiles; loads of the next block's scales. Then the waves
-//           meet, as all have read the stage, and write the next block to it; behind an operand's
-//           writes its load of the block after that one begins, which so has nearly a whole block
-//           to land. They meet again, and read the next block: b beside this one's, a over the
-//           tiles just used.
+// Schedule  A K-block of 128 runs MT NT tiles of four steps. Each step is one MFMA, on gfx950 at
+//           the first of a tile alone, at most two FMAs that add the tile before to its sum, and at
+//           most one memory operation; a pin ends it. In order: reads of a's last tiles; loads of
+//           the next block's scales. Then the waves meet, as all have read the stage, and write the
+//           next block to it; behind an operand's writes its load of the block after that one
+//           begins, which so has nearly a whole block to land. They meet again, and read the next
+//           block: b beside this one's, a over the tiles just used.
 // QK_REPAIR a and b are e4m3fn, and the cores take FNUZ: on their way to the stage -0 and NaN
 //           become FNUZ's, and the scale is that of two halves
 #define QK_HAS_RUNS
@@ -24,6 +24,7 @@
 #define QK_PAD 0
 #include "fp8.h"
 #include "gemm_half_gpu.h"
+#include "mma/cdna_fp8.h"
 
 enum {
     LOADS_A = TM / 8 / WAVES,
@@ -71,11 +72,14 @@ QD_INLINE qd_u32x2 repair(qd_u32x2 codes) {
 }
 #endif
 
-/** Writes eight of the sixteen bytes of load i. */
+/** Writes eight of the sixteen bytes of load i, or all of them at once where runs are not apart. */
 QD_INLINE void write(const wave *w, int i, int run) {
     const uint32_t row = 8 * WAVES * (uint32_t)i; // b's begin behind a's
-    *(QD_LDS qd_u32x2 *)(lds0 + w->to[run] + row * ROW_BYTES) =
-        repair(run ? w->next[i].zw : w->next[i].xy);
+    QD_LDS uint8_t *to = lds0 + w->to[run] + row * ROW_BYTES;
+    if (!QD_MMA_IS_F8F6F4)
+        *(QD_LDS qd_u32x2 *)to = repair(run ? w->next[i].zw : w->next[i].xy);
+    else if (run == 0)
+        *(QD_LDS qd_u32x4 *)to = w->next[i];
 }
 
 QD_INLINE void hand_over(wave *w, int op) {
@@ -130,15 +134,11 @@ QD_INLINE void memory_step(wave *w, int p, int s) {
 
 // ---- arithmetic
 
-QD_INLINE qd_mma16_codes codes_of(qd_u32x4 operand, int run) {
-    const qd_i64x2 runs = __builtin_bit_cast(qd_i64x2, operand);
-    return run ? runs.y : runs.x;
-}
-
-/** Runs MFMA q of a tile's four. */
+/** Runs step q of a tile's four. */
 QD_INLINE qd_f32x4 multiply_tile(const wave *w, int p, int tile, int q, qd_f32x4 part) {
-    return qd_mma16_fp8(codes_of(w->b_tile[p][q / 2][tile % NT], q % 2),
-                        codes_of(w->p.a_tile[q / 2][tile / NT], q % 2), part);
+    const int m = tile / NT, n = tile % NT;
+    return qd_mma16_fp8_step(w->b_tile[p][0][n], w->b_tile[p][1][n], w->p.a_tile[0][m],
+                             w->p.a_tile[1][m], q, part);
 }
 
 /** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to the tile's sum. */
@@ -219,9 +219,12 @@ QD_INLINE void run_blocks(wave *w, uint32_t blocks) {
 
 // ---- setting up
 
-/** Returns where run `run` of 16-byte piece `piece` lies in a row. Product q of half h multiplies k
- *  = 64 h + 32 q on; lanes 16 g on have those of qd_mma16_k_fp8, and read place 4 h + g. */
+/** Returns where run `run` of 16-byte piece `piece` lies in a row: as it was, for f8f6f4. Else step
+ *  q of half h multiplies k = 64 h + 32 q on; lanes 16 g on have those of qd_mma16_k_fp8, and read
+ *  place 4 h + g. */
 QD_INLINE uint32_t place_of(uint32_t row, uint32_t piece, uint32_t run) {
+    if (QD_MMA_IS_F8F6F4)
+        return swizzle(row, piece) + run * 8;
     const uint32_t slot = piece / 4 * 4 + run * 2 + piece % 2;
     return swizzle(row, slot) + piece / 2 % 2 * 8;
 }

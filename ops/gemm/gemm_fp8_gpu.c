@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // FP8 gemm with block scales on CDNA's matrix cores, weights packed: d = c + a b^T.
 //
-// Needs     v_mfma_f32_32x32x16_fp8_fp8, copies to LDS (gfx942, gfx950); b from qk_gemm_pack; a and
-//           b of the kind that the target's cores take
+// Needs     v_mfma_f32_32x32x16_fp8_fp8 (gfx942) or 32x32x64_f8f6f4 (gfx950), copies to LDS; b from
+//           qk_gemm_pack; a and b of the kind that the target's cores take
 // Tile      TM x TN x 128 with TM = 32 WM MT, TN = 32 WN NT = 128; WM x WN waves, each MT x NT
 //           tiles of 32 x 32
 // Launch    64 WM WN threads; grid = tiles_m * tiles_n (* groups when masked), order of
@@ -15,12 +15,12 @@
 // Edges     a lane whose row does not exist copies zeros; the last k % 128 go through registers
 //           (tail); d is stored in rows of 64 columns where it is bf16, aligned and whole, else in
 //           pieces of four columns or one
-// Schedule  K-block kb runs MT NT tiles of 8 MFMAs. Each step is one MFMA, two FMAs that add the
-//           tile before to its sum (deferred so that they never wait for their MFMA) and at most
-//           one memory operation; a pin ends it. In order: reads of a's last tile; loads of b and
-//           scales of kb + STAGES - 1. After an eighth to a half of the block the waves meet. Then
-//           copies of kb + STAGES overwrite the stage that all have read, and a's tiles of kb + 1
-//           replace those just used.
+// Schedule  K-block kb runs MT NT tiles of 8 steps. Each step is one MFMA, on gfx950 at every
+//           fourth step alone, two FMAs that add the tile before to its sum (deferred so that they
+//           never wait for their MFMA) and at most one memory operation; a pin ends it. In order:
+//           reads of a's last tile; loads of b and scales of kb + STAGES - 1. After an eighth to a
+//           half of the block the waves meet. Then copies of kb + STAGES overwrite the stage that
+//           all have read, and a's tiles of kb + 1 replace those just used.
 // Stages    two let two workgroups of 128 x 128 share a unit, and one waits while the other
 //           multiplies. A unit that has a single workgroup, or short K-blocks, needs three or four:
 //           operands take longer to come than a K-block of 64 x 128 takes.
@@ -36,7 +36,7 @@
 #include "fp8.h"
 #include "gemm_groups_gpu.h"
 #include "gemm_words_gpu.h"
-#include "mma.h"
+#include "mma/cdna_fp8.h"
 
 // ---- memory operations, one a step
 
@@ -117,9 +117,9 @@ QD_INLINE void memory_step(wave *w, int p, int s) {
 
 // ---- arithmetic
 
-/** Runs MFMA q of a tile's eight. The result has weights as rows and activations as columns. */
+/** Runs step q of a tile's eight. The result has weights as rows and activations as columns. */
 QD_INLINE qd_f32x16 multiply(const wave *w, int p, int m, int n, int q, qd_f32x16 part) {
-    return qd_mma32_fp8(w->b_tile[p][n][q / 2], w->a_tile[m][q / 2], q % 2, part);
+    return qd_mma32_fp8(w->b_tile[p][n], w->a_tile[m], q, part);
 }
 
 /** Adds elements 2 e and 2 e + 1 of a tile's partial, scaled, to the tile's sum. The two FMAs are

@@ -205,6 +205,10 @@ static const pace tiles[] = {{64, 128, false, 4, 350, 1.3, 3000, 1.18, 0.46},
                              {128, 128, false, 1, 800, 0.38, 3500, 1.47, 0.78},
                              {256, 128, true, 1, 1080, 1, 6500, 2.3, 2}};
 
+/** The same on an MI355X, of kernels that multiply by f8f6f4. */
+static const pace f8f6f4_tiles[] = {{128, 128, false, 1, 570, 0.74, 3400, 1.47, 0.78},
+                                    {256, 128, true, 1, 930, 1, 4100, 2.3, 2}};
+
 /** Returns the kernel's pace out of a table that has it. */
 static const pace *pace_of(const qni_config *config, const pace *table) {
     const bool is_alone = config->flags & QNI_GEMM_ALONE || config->rows == 256;
@@ -298,7 +302,9 @@ double qni_gemm_decode_cost(const qni_variant *variant, const qn_device *device,
  *  are used. */
 double qni_gemm_fp8_cost(const qni_variant *variant, const qn_device *device, const void *problem) {
     const qni_gemm_problem *p = problem;
-    const pace *x = pace_of(&variant->config, tiles);
+    const bool has_f8f6f4 =
+        qni_has(device, QNI_F(MFMA_FP8_OCP)) && !(variant->config.flags & QNI_GEMM_ALONE);
+    const pace *x = pace_of(&variant->config, has_f8f6f4 ? f8f6f4_tiles : tiles);
     if (p->grouping != QN_GEMM_DENSE)
         return group_cost(p, x);
     return dense_cost(p, device, tile_ns(p, device, x));

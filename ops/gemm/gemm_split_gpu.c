@@ -2,11 +2,12 @@
 // FP8 gemm with block scales for few columns and long k, weights packed: the waves of a workgroup
 // share k (gfx942, gfx950).
 //
-// Needs     v_mfma_f32_16x16x32_fp8_fp8; b from qk_gemm_pack; a e4m3fn or e4m3fnuz; dense
+// Needs     v_mfma_f32_16x16x32_fp8_fp8 (gfx942) or 16x16x128_f8f6f4 (gfx950); b from qk_gemm_pack;
+//           a e4m3fn or on gfx942 e4m3fnuz; dense
 // Tile      16 x 16; each of four waves multiplies every fourth K-block of it. Small tiles are
 //           many, and so have more units ask for lines.
-// Sum       K-block after K-block; the products of a K-block in the order of two 32 x 32 x 16
-//           (qd_mma16_k_fp8): the same bits as in the family's other kernels
+// Sum       K-block after K-block; the products of a K-block in groups of cdna_fp8.h: the same bits
+//           as in the family's other kernels
 // Launch    256 threads; grid = tiles_m * tiles_n, order of qk_gemm_column_order
 // LDS       43 KiB: partials and scales of two turns of 16 K-blocks, which all waves add in the
 //           K-blocks' order, each its part of the tile's elements; of each wave 16 rows of a, which
@@ -24,7 +25,7 @@
 #include "gemm_columns_gpu.h"
 #include "gemm_gpu.h"
 #include "gemm_words_gpu.h"
-#include "mma.h"
+#include "mma/cdna_fp8.h"
 
 enum {
     WAVES = 4,
@@ -48,7 +49,7 @@ static_assert(TILE * TILE == THREADS); // and one of the tile's elements
 typedef qd_u32x4 unaligned4 __attribute__((aligned(8))); // rows in LDS begin at multiples of 8
 
 /** This lane's operands of a K-block: 16 bytes of rows lane / 8 + 8 i of a; 8 bytes of b for each
- *  32 of k. */
+ *  32 of k, or for f8f6f4 16 for each 64. */
 typedef struct block {
     qd_u32x4 a[2];
     qd_u32x2 b[4];
@@ -73,11 +74,24 @@ typedef struct wave {
 
 // ---- loads
 
+QD_INLINE void load_b(const wave *w, block *x, uint32_t kb, uint32_t outside) {
+    const uint32_t at = kb * QK_PACK_BLOCK;
+    if (QD_MMA_IS_F8F6F4) QD_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            const qd_u32x4 codes =
+                qd_buffer_stream4(w->b, (w->b_offset | outside) + half * 2048, at);
+            x->b[2 * half] = codes.xy;
+            x->b[2 * half + 1] = codes.zw;
+        }
+    else QD_UNROLL
+        for (uint32_t q = 0; q < 4; q++)
+            x->b[q] = qd_buffer_stream2(w->b, (w->b_offset | outside) + q * 1024, at);
+}
+
 /** Loads K-block kb, if it is whole. The pin keeps this many loads under way. */
 QD_INLINE void load_block(const wave *w, block *x, uint32_t kb) {
     const uint32_t outside = kb < w->blocks ? 0 : QD_OUTSIDE;
-    QD_UNROLL for (uint32_t q = 0; q < 4; q++)
-        x->b[q] = qd_buffer_stream2(w->b, (w->b_offset | outside) + q * 1024, kb * QK_PACK_BLOCK);
+    load_b(w, x, kb, outside);
     QD_UNROLL for (int i = 0; i < 2; i++)
         x->a[i] = qd_buffer_load4(w->a, w->a_offset[i] | outside, kb * BLOCK_K);
     qd_pin();
@@ -118,17 +132,22 @@ QD_INLINE void write_a(const wave *w, block *x) {
     asm volatile("" ::: "memory"); // a wave's accesses of LDS keep their order
 }
 
+QD_INLINE qd_u32x4 join(const qd_u32x2 *codes) {
+    return __builtin_shufflevector(codes[0], codes[1], 0, 1, 2, 3);
+}
+
 /** Multiplies a K-block and writes the partial to LDS, for all waves. */
 QD_INLINE void multiply(const wave *w, block *x, QD_LDS float *to) {
     const QD_LDS uint8_t *from = lds_a[qd_wave()] + w->read_at;
-    qd_mma16_codes a[4];
+    qd_u32x2 a[4];
     qd_f32x4 part = {};
     write_a(w, x);
     QD_UNROLL for (int q = 0; q < 4; q++)
-        a[q] = *(const QD_LDS qd_mma16_codes *)(from + q * 32);
+        a[q] =
+            *(const QD_LDS qd_u32x2 *)(from + (QD_MMA_IS_F8F6F4 ? q / 2 * 64 + q % 2 * 8 : q * 32));
     qd_pin(); // all are on their way before one is waited for
     QD_UNROLL for (int q = 0; q < 4; q++)
-        part = qd_mma16_fp8(__builtin_bit_cast(qd_mma16_codes, x->b[q]), a[q], part);
+        part = qd_mma16_fp8_step(join(x->b), join(x->b + 2), join(a), join(a + 2), q, part);
     *(QD_LDS qd_f32x4 *)(to + qd_lane() * 4) = part;
 }
 
@@ -179,8 +198,7 @@ QD_INLINE void run_tail(wave *w, const qk_gemm_args *g, uint32_t row0, uint32_t 
             x.a[i] = qk_gemm_load_piece((const uint8_t *)g->a + (row0 + row) * g->a_row,
                                         kb * BLOCK_K + lane % 8 * 16, g->k);
     }
-    QD_UNROLL for (uint32_t q = 0; q < 4; q++)
-        x.b[q] = qd_buffer_stream2(w->b, w->b_offset + q * 1024, kb * QK_PACK_BLOCK);
+    load_b(w, &x, kb, 0);
     load_scales(w, kb, w->num_kb);
     qd_barrier(); // all have added what was there
     write_scales(w, 0);
@@ -222,13 +240,14 @@ QD_INLINE void set_up(wave *w, const qk_gemm_args *g, uint32_t row0, uint32_t ro
         qd_buffer(g->scale_b + n0 / 128 * g->scale_b_nb, w->num_kb * (uint32_t)sizeof(float));
     w->scale_step = (uint32_t)(g->scale_a_kb * sizeof(float));
     w->is_fn = QD_FP8_USUAL == QD_E4M3FNUZ && g->type_a == QK_E4M3FN;
-    w->read_at = lane % 16 * PITCH + qd_mma16_k_fp8(lane);
+    w->read_at = lane % 16 * PITCH + (QD_MMA_IS_F8F6F4 ? lane / 16 * 16 : qd_mma16_k_fp8(lane));
     w->write_at = lane / 8 * PITCH + lane % 8 * 16;
     QD_UNROLL for (uint32_t i = 0; i < 2; i++) {
         const uint32_t row = lane / 8 + 8 * i;
         w->a_offset[i] = row < rows ? row * (uint32_t)g->a_row + lane % 8 * 16 : QD_OUTSIDE;
     }
-    w->b_offset = lane / 16 % 2 * 512 + (n0 - strip + lane % 16) * 16 + lane / 32 * 8;
+    w->b_offset = lane / 16 % 2 * 512 + (n0 - strip + lane % 16) * 16 +
+                  lane / 32 * (QD_MMA_IS_F8F6F4 ? 1024 : 8);
     set_scale(w, g, rows);
 }
 

@@ -2,8 +2,8 @@
 // A layer of FP8 experts for few tokens, by two launches: each pair of a token and an expert reads
 // its expert's weights by itself, at the speed of memory (CDNA3, CDNA4).
 //
-// Needs     v_mfma_f32_32x32x16_fp8_fp8; weights from qk_gemm_pack, of the matrix cores' kind, with
-//           scales of 128 x 128; x bf16
+// Needs     v_mfma_f32_32x32x16_fp8_fp8, or on gfx950 32x32x64_f8f6f4; weights from qk_gemm_pack,
+//           of the matrix cores' kind, with scales of 128 x 128; x bf16
 // Tile      a wave has a strip of 32 rows of the weights. first: a pair, four strips a workgroup;
 //           second: a token, a strip for all of its pairs, a wave each, then their weighted sum
 // Sum       K-block after K-block, products and roundings as by the layer's parts: the same bits
@@ -21,7 +21,7 @@
 #include "copy.h"
 #include "elementary.h"
 #include "elements.h"
-#include "mma.h"
+#include "mma/cdna_fp8.h"
 #include "phases.h"
 #include "reduce.h"
 #include "scale.h"
@@ -79,7 +79,7 @@ QD_INLINE qd_f32x16 multiply(const qd_u32x4 x[4], const QD_LDS uint8_t *codes) {
     QD_UNROLL for (uint32_t j = 0; j < 4; j++)
         a[j] = *(const QD_LDS qd_u32x4 *)(codes + j * 32 + qd_lane() / 32 * 16);
     QD_UNROLL for (int q = 0; q < 8; q++)
-        part = qd_mma32_fp8(x[q / 2], a[q / 2], q % 2, part);
+        part = qd_mma32_fp8(x, a, q, part);
     return part;
 }
 
