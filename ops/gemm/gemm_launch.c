@@ -195,13 +195,13 @@ typedef struct pace {
     double further;
 } pace;
 
-static const pace streams[] = {{16, 16, true, 16, 57, 1, 400}, // dense products alone
+static const pace streams[] = {{16, 16, true, 16, 57, 1, 400, 0, 0}, // dense products alone
                                {16, 32, false, 4, 114, 0.8, 200, 1.1, 0.3},
                                {32, 64, false, 2, 250, 0.82, 1000, 1.05, 0.25},
                                {32, 32, false, 8, 190, 1, 3900, 1.1, 0.22}};
 static const pace tiles[] = {{64, 128, false, 4, 350, 1.3, 3000, 1.18, 0.46},
-                             {96, 128, true, 4, 440, 1, 3900}, // dense products alone
-                             {128, 128, true, 3, 610, 1, 4000},
+                             {96, 128, true, 4, 440, 1, 3900, 0, 0}, // dense products alone
+                             {128, 128, true, 3, 610, 1, 4000, 0, 0},
                              {128, 128, false, 1, 800, 0.38, 3500, 1.47, 0.78},
                              {256, 128, true, 1, 1080, 1, 6500, 2.3, 2}};
 
